@@ -9,11 +9,11 @@
 FROM python:3.13-slim AS build
 COPY pyproject.toml hatch_build.py README.md LICENSE /source/
 COPY minibroker /source/minibroker
-RUN pip wheel --no-cache-dir --wheel-dir /wheels /source
+RUN pip wheel --no-cache-dir --wheel-dir /wheels '/source[tls]'
 
 FROM python:3.13-slim
 RUN --mount=type=bind,from=build,source=/wheels,target=/wheels \
-    pip install --no-cache-dir --no-index --find-links /wheels minibroker \
+    pip install --no-cache-dir --no-index --find-links /wheels 'minibroker[tls]' \
     && useradd --system --uid 1000 --no-create-home minibroker \
     && install --directory --owner minibroker /data
 ENV KAFKA_LISTENERS=PLAINTEXT://0.0.0.0:9092

@@ -6,15 +6,18 @@
 #   make imports  the start-up figures        make fuzz SECONDS=60
 #   make bench-broker ARGS=--quick            us beside real Kafka, kfake and librdkafka's mock
 #   make bench-request ARGS=--functions=9     where the microseconds of a small request go, by layer
+#   make bench-neighbours                     what a throttled client costs the others: p99 of an innocent one
 #   make bench-churn ARGS='--minutes 60'      memory, handles and tasks under mixed load that leaves things behind
 #   make bench-groups ARGS=--quick            groups beside Kafka's: first record, heartbeats, commits
 #   make bench-transactions ARGS=--quick      transactions a second beside Kafka's, one replica and three
 #   make bench-cleaning ARGS=--quick          compaction beside Kafka's; latency meanwhile; retention of 1,000 partitions
 #   make bench-spark ARGS=--quick             our Spark source beside Spark's Kafka connector; memory of a large topic
 #   make bench-cluster ARGS=--quick           three replicas beside one, and beside Kafka's
+#   make bench-view ARGS=--quick              what it costs that somebody looks at /api/events
 #   make bench-growth ARGS=--quick            what grows with partitions, topics, members, logs, connections
 #   make installed (or PARTS="core newest")   the wheel, outside of here: examples, newest and oldest versions, Spark
 #   make wheel    the compiled wheel, into build/dist: hot modules by mypyc (docs/adr/0016)
+#   make vendor   what the page takes from others, as one module (npm and node)
 #   make docs     the pages made from code    make format   what ruff can mend by itself
 #   make sim SEED=7 (or SEEDS=1000)           a cluster under faults in virtual time, from one seed or from many;
 #                                             WHAT=groups: its groups of consumers; WHAT=cleaning: its retention
@@ -44,7 +47,7 @@ SAMPLE ?= 50
 SOURCES := minibroker tests bench docs
 
 .DELETE_ON_ERROR:
-.PHONY: help run test unit check lint types imports amplification bench bench-broker bench-request bench-churn bench-groups bench-transactions bench-cleaning bench-cluster bench-spark bench-growth installed wheel sim mutants crashes flips fuzz docs format clean
+.PHONY: help run test unit check lint types imports amplification bench bench-broker bench-request bench-neighbours bench-churn bench-groups bench-transactions bench-cleaning bench-cluster bench-spark bench-growth bench-view installed wheel vendor sim mutants crashes flips fuzz docs format clean
 
 help:
 	@sed -n '/^$$/q; s/^# \{0,1\}//p' Makefile
@@ -54,7 +57,7 @@ run: $(VENV)/.installed
 
 test: lint types
 	$(BIN)/pyright
-	$(BIN)/pytest -n auto
+	$(BIN)/pytest -n auto --durations=60 --durations-min=5
 
 check: lint types
 	$(BIN)/pytest -n auto -q -m "not interop and not slow and not fuzz"
@@ -84,14 +87,20 @@ imports: $(VENV)/.installed
 	$(BIN)/python bench/imports.py
 
 bench: $(VENV)/.installed-bench
-	@set -e; for script in bench/*.py $(filter-out bench/broker/% bench/cluster/% bench/groups/% bench/transactions/% bench/cleaning/% bench/growth/% bench/spark/%,$(wildcard bench/*/*.py)); do echo "== $$script"; $(BIN)/python "$$script"; done
+	@set -e; for script in bench/*.py $(filter-out bench/broker/% bench/cluster/% bench/groups/% bench/transactions/% bench/cleaning/% bench/growth/% bench/spark/% bench/view/%,$(wildcard bench/*/*.py)); do echo "== $$script"; $(BIN)/python "$$script"; done
 
 # Needs java and mvn for Kafka and go for kfake, and leaves out what has none: `make bench-broker ARGS=--quick`.
 bench-broker: $(VENV)/.installed-bench
 	$(BIN)/python -m bench.broker.compare $(ARGS)
 
+bench-view: $(VENV)/.installed-bench
+	$(BIN)/python -m bench.view.measure $(ARGS)
+
 bench-request: $(VENV)/.installed-bench
 	$(BIN)/python -m bench.broker.request $(ARGS)
+
+bench-neighbours: $(VENV)/.installed-bench
+	$(BIN)/python -m bench.broker.neighbours $(ARGS)
 
 bench-churn: $(VENV)/.installed-bench
 	$(BIN)/python -m bench.broker.churn $(ARGS)
@@ -126,6 +135,16 @@ wheel: $(VENV)/.installed
 	@echo 'compiling: about three minutes'
 	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir build/dist .
 	@ls build/dist/*.whl
+
+# Needs npm and node; what it makes has to be what LICENSES.txt says, byte for byte.
+VENDOR := minibroker/view/vendor
+vendor:
+	@rm -rf build/vendor && mkdir -p build/vendor && cp $(VENDOR)/entry.js $(VENDOR)/package.json build/vendor
+	cd build/vendor && npm install --silent --no-package-lock --no-audit --no-fund \
+		&& npx esbuild entry.js --bundle --format=esm --minify --legal-comments=none --outfile=vendor.js
+	@grep -q "sha256 $$(sha256sum < build/vendor/vendor.js | cut -d ' ' -f 1)" $(VENDOR)/LICENSES.txt \
+		|| { echo 'it is another one than $(VENDOR)/LICENSES.txt says'; exit 1; }
+	cp build/vendor/vendor.js minibroker/view/page/vendor.js
 
 sim: $(VENV)/.installed-test
 	$(BIN)/python -m tests.simulation.$(patsubst %s,%,$(WHAT))_run $(if $(SEED),$(SEED),--seeds $(SEEDS) --first $(FIRST)) --client $(CLIENT) $(ARGS)

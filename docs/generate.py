@@ -1,6 +1,7 @@
 """Writes the pages of docs/ that are made from the code: `python -m docs.generate`.
 
-Each page is a function from nothing to text; a test compares it with the file that is committed.
+Each page is a function from nothing to text; a test compares it with the file that is committed. Beside them part of
+docs/sample-log is made, by sample_log.py.
 """
 
 from __future__ import annotations
@@ -13,15 +14,24 @@ import shlex
 from pathlib import Path
 
 from docs.reading import reading_page
+from docs.sample_log import sample_files
 from minibroker import cli, errors
 from minibroker.broker.apis import NOT_IN_USE, SERVED
+from minibroker.broker.authorize.table import EACH, TABLE, Need
 from minibroker.broker.releases import ranges_of
 from minibroker.config.ignored import REASONS, reason_of
 from minibroker.config.setting import HONOURED, IGNORED, LATER, REFUSED, Setting
-from minibroker.config.tables import broker_settings, group_settings, other_settings, topic_settings
+from minibroker.config.tables import (
+    broker_settings,
+    group_settings,
+    instance_settings,
+    other_settings,
+    topic_settings,
+)
 from minibroker.groups.classic_states import EVENTS, STATES, State
 from minibroker.protocol import message
 from minibroker.protocol.registry import APIS, STORED, snake_case
+from minibroker.security.acls import OPERATIONS, RESOURCE_TYPES
 from minibroker.transactions import states as transaction_states
 
 HERE = Path(__file__).parent
@@ -113,6 +123,17 @@ def deviations_page() -> str:
             said = said.removesuffix('"""').strip()
             found.append(f"| `{path.relative_to(PACKAGE.parent).as_posix()}` | {said} |")
     return "\n".join([_DEVIATIONS, *found, ""])
+
+
+def instances_page() -> str:
+    """Return docs/instances.md with its settings as their table has them."""
+    text = (HERE / "instances.md").read_text("utf-8")
+    begin, rest = text.split("from minibroker/config/instance.txt -->\n")
+    _, end = rest.split("<!-- end -->")
+    rows = ["| `instance.NAME.` | type | default | what it is |", "|---|---|---|---|"]
+    for setting in instance_settings().values():
+        rows.append(f"| `{setting.name}` | {setting.kind} | {_shown(setting.default)} | {setting.doc} |")
+    return f"{begin}from minibroker/config/instance.txt -->\n" + "\n".join([*rows, ""]) + f"<!-- end -->{end}"
 
 
 def settings_page() -> str:
@@ -220,7 +241,7 @@ Names, types, defaults and valid values are those of Kafka 4.4. A start takes th
 
 What is altered while the broker runs comes before all of them. A setting that is unknown or has no effect is named at
 the start. What stops it, and is refused while the broker runs: a value that its setting does not take, values that do
-not go together, and whatever asks for what is not there and whose absence a client would notice, TLS and logins first.
+not go together, and whatever asks for what is not there and whose absence a client would notice, logins first.
 Counts of threads change by half or double at a time, as with Kafka: `num.recovery.threads.per.data.dir` and the pools.
 
 ```python
@@ -368,12 +389,35 @@ def _outcome(outcome: transaction_states.Outcome) -> str:
     return "nothing to do" if outcome == errors.Error.NONE else f"`{outcome.name}`"
 
 
+def acls_page() -> str:
+    """Return docs/acls.md with what each API asks for, as the guards' table has it."""
+    text = (HERE / "acls.md").read_text("utf-8")
+    begin, rest = text.split("from minibroker/broker/authorize/table.py -->\n")
+    _, end = rest.split("<!-- end -->")
+    rows = ["| API | asks for | besides |", "|---|---|---|"]
+    for number, row in sorted(TABLE.items()):
+        needs = "<br>".join(_asked_for(need) for need in row.needs)
+        rows.append(f"| {APIS[number]} | {needs} | {row.refused} |")
+    return f"{begin}from minibroker/broker/authorize/table.py -->\n{chr(10).join(rows)}\n<!-- end -->{end}"
+
+
+def _asked_for(need: Need) -> str:
+    operation = OPERATIONS[need.operation]
+    if need.alternative:
+        operation += f" or {OPERATIONS[need.alternative]}"
+    kind = RESOURCE_TYPES[need.resource_type]
+    of = f"each {kind.lower()}" if need.scope == EACH and not need.of else need.of.replace("_", " ")
+    return f"{operation} {kind}" + (f": {of}" if of else "")
+
+
 PAGES = {
+    "acls.md": acls_page,
     "groups.md": groups_page,
     "transactions.md": transactions_page,
     "lessons.md": lessons_page,
     "apis.md": apis_page,
     "errors.md": errors_page,
+    "instances.md": instances_page,
     "settings.md": settings_page,
     "messages.md": messages_page,
     "reading.md": reading_page,
@@ -384,6 +428,10 @@ PAGES = {
 def main() -> None:
     for name, page in PAGES.items():
         (HERE / name).write_text(page(), "utf-8")
+    for path, data in sample_files().items():
+        file = HERE / "sample-log" / path
+        file.parent.mkdir(exist_ok=True)
+        file.write_bytes(data)
 
 
 if __name__ == "__main__":

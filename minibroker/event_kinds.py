@@ -6,23 +6,26 @@ Each has fields, a short line for scenarios and traces, and a sentence for peopl
 
 from __future__ import annotations
 
+from minibroker.audit_kinds import Administration as Administration
+from minibroker.audit_kinds import Allowed as Allowed
+from minibroker.audit_kinds import Certificate as Certificate
+from minibroker.audit_kinds import Denied as Denied
+from minibroker.audit_kinds import Login as Login
 from minibroker.events import Event
-
-
-class PartitionEvent(Event):
-    """Something about one partition on one broker."""
-
-    broker: int
-    topic: str
-    partition: int
+from minibroker.events import PartitionEvent as PartitionEvent
+from minibroker.state_kinds import Config as Config
+from minibroker.state_kinds import Coordination as Coordination
+from minibroker.state_kinds import GroupMembers as GroupMembers
+from minibroker.state_kinds import Replicas as Replicas
+from minibroker.state_kinds import brokers_text
+from minibroker.trouble_kinds import Clock as Clock
+from minibroker.trouble_kinds import DiskChange as DiskChange
+from minibroker.trouble_kinds import Link as Link
+from minibroker.trouble_kinds import delay_text as delay_text
 
 
 def _s(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
-
-
-def _brokers(ids: tuple[int, ...]) -> str:
-    return ",".join(map(str, ids)) or "nobody"
 
 
 # Records
@@ -202,13 +205,22 @@ class Loss(
     PartitionEvent,
     kind="loss",
     line="loss b{e.broker} {e.topic}-{e.partition} offsets={e.first_offset}..{e.last_offset}",
-    sentence="Offsets {e.first_offset} to {e.last_offset} of {e.topic}-{e.partition} are lost, because {e.why}.",
 ):
-    """Records that had been below the high watermark are lost: only an unclean election does that."""
+    """An election lost records that had been committed: an unclean one, or of a leader whose disk had lost them.
+
+    `broker` is the one that leads now.
+    """
 
     first_offset: int
     last_offset: int
     why: str
+
+    @property
+    def sentence(self) -> str:
+        where = f"of {self.topic}-{self.partition}"
+        if self.first_offset == self.last_offset:
+            return f"Offset {self.first_offset} {where} is lost, because {self.why}."
+        return f"Offsets {self.first_offset} to {self.last_offset} {where} are lost, because {self.why}."
 
 
 # Replication
@@ -256,13 +268,13 @@ class Isr(
 
     @property
     def line(self) -> str:
-        return f"isr {self.topic}-{self.partition} {_brokers(self.before)}->{_brokers(self.after)}"
+        return f"isr {self.topic}-{self.partition} {brokers_text(self.before)}->{brokers_text(self.after)}"
 
     @property
     def sentence(self) -> str:
         return (
-            f"The replicas of {self.topic}-{self.partition} in sync are {_brokers(self.after)} and no longer "
-            f"{_brokers(self.before)}, because {self.why}."
+            f"The replicas of {self.topic}-{self.partition} in sync are {brokers_text(self.after)} and no longer "
+            f"{brokers_text(self.before)}, because {self.why}."
         )
 
 
@@ -492,7 +504,6 @@ class Topic(
     Event,
     kind="topic",
     line="topic {e.topic} {e.what} partitions={e.partitions}",
-    sentence="Topic {e.topic} ({e.partitions} partitions) was {e.what}, because {e.why}.",
 ):
     """A topic was made, enlarged or deleted."""
 
@@ -500,6 +511,10 @@ class Topic(
     what: str
     partitions: int
     why: str = "somebody asked for it"
+
+    @property
+    def sentence(self) -> str:
+        return f"Topic {self.topic} ({_s(self.partitions, 'partition')}) was {self.what}, because {self.why}."
 
 
 class Metadata(
@@ -512,20 +527,6 @@ class Metadata(
 
     broker: int
     offset: int
-
-
-class Link(
-    Event,
-    kind="link",
-    line="link {e.source}->{e.target} {e.state}",
-    sentence="The link from {e.source} to {e.target} is {e.state}, because {e.why}.",
-):
-    """A link of the network was changed."""
-
-    source: str
-    target: str
-    state: str
-    why: str = "somebody asked for it"
 
 
 class Message(
@@ -557,18 +558,6 @@ class Step(
     state: str  # "waits" or "goes on"
 
 
-class Clock(
-    Event,
-    kind="clock",
-    line="clock {e.what}",
-    sentence="The clock {e.what}, because {e.why}.",
-):
-    """Somebody moved time."""
-
-    what: str  # "is frozen", "is advanced by 604800000 ms", "runs at x10", ...
-    why: str = "somebody asked for it"
-
-
 class Fault(
     Event,
     kind="fault",
@@ -583,8 +572,59 @@ class Fault(
     why: str = "somebody asked for it"
 
 
+class Throttle(
+    Event,
+    kind="throttle",
+    line="throttle b{e.broker} {e.client} {e.what} wait={e.wait_ms}",
+    sentence="Broker {e.broker} takes nothing from {e.client} for {e.wait_ms} ms: its {e.what} was above a quota.",
+):
+    """A client has taken more than it may, and has to wait."""
+
+    broker: int
+    client: str  # user and client id
+    what: str  # the API
+    wait_ms: int
+
+
+class InstanceShares(
+    Event,
+    kind="shares",
+    line="shares {e.instance} {e.direction} {e.step} {e.shares_text}",
+    sentence="Of what instance {e.instance} is promised, {e.direction}, each broker may have: {e.shares_text} bytes a "
+    "second ({e.step}).",
+):
+    """The master of an instance has shared its flow anew."""
+
+    instance: str
+    direction: str  # "produced" or "fetched"
+    step: str  # of the article that says so: F, P, or P + 10 %
+    brokers: tuple[int, ...]
+    shares: tuple[int, ...]  # of each, bytes a second
+
+    @property
+    def shares_text(self) -> str:
+        return ", ".join(f"{broker}: {share}" for broker, share in zip(self.brokers, self.shares, strict=True))
+
+
+class InstanceFull(
+    Event,
+    kind="full",
+    line="full {e.instance} {e.is_full}",
+    sentence="Instance {e.instance} {e.state}, because {e.why}.",
+):
+    """An instance takes no records any more, or takes some again."""
+
+    instance: str
+    is_full: bool
+    why: str
+
+    @property
+    def state(self) -> str:
+        return "is full" if self.is_full else "takes records again"
+
+
 # What people are told of without asking for more: results, not the traffic that leads to them.
-TOLD = {"append", "truncate", "recover", "loss", "delete", "high_watermark", "isr", "leader", "ack", "link"}
+TOLD = {"append", "truncate", "recover", "loss", "delete", "high_watermark", "isr", "leader", "ack", "link", "disk"}
 TOLD |= {"group", "commit", "transaction", "marker", "last_stable_offset", "retention", "compaction", "uncleanable"}
 TOLD_STATES = {"killed", "paused", "stopped", "fenced"}  # of brokers
 
@@ -598,3 +638,8 @@ def is_of_interest(event: Event) -> bool:
     is_told = event.kind in TOLD or (isinstance(event, Broker) and event.state in TOLD_STATES)
     # What brokers keep for themselves is nobody's business, but that offsets of a transaction count with their marker.
     return is_told and (event.kind == "marker" or not is_internal(getattr(event, "topic", "")))
+
+
+def is_shown(event: Event) -> bool:
+    """Whether who looks at a screen is told of an event in words."""
+    return is_of_interest(event) or event.kind in ("clock", "step", "fault")

@@ -86,12 +86,24 @@ class Event:
         return f"<{self.number} at {self.at_ms}: {self.line}>"
 
 
+class PartitionEvent(Event):
+    """Something about one partition on one broker."""
+
+    broker: int
+    topic: str
+    partition: int
+
+
 def from_json(row: dict[str, Any]) -> Event:
     """Return the event that a row of `as_json` tells of; KeyError if no such kind is known (import event_kinds)."""
     cls = KINDS[row["kind"]]
-    event = cls(**{name: tuple(row[name]) if isinstance(row[name], list) else row[name] for name in cls.fields})
+    event = cls(**{name: _as_tuple(row[name]) for name in cls.fields})
     event.number, event.at_ms = row["number"], row["at_ms"]  # type: ignore[misc]
     return event
+
+
+def _as_tuple(value: Any) -> Any:
+    return tuple(map(_as_tuple, value)) if isinstance(value, list) else value
 
 
 def _constructor(cls: type[Event]) -> Callable[..., None]:

@@ -11,8 +11,12 @@ kafka_topic         the name of a topic on `kafka_session` that one test has for
 minibroker_cluster  three brokers for one test, to be killed, cut and paused; `@pytest.mark.minibroker_cluster(...)`
 kafka_cluster       the same by another name
 
+A test that fails shows what there was on its broker: topics with their ends and last records, groups with their lag.
 Parameters are arguments, too, or a release: `@pytest.mark.parametrize("kafka", ["2.8", {"num_partitions": 3}],
 indirect=True)`. What must hold: nothing that a marker or a parameter says is passed over in silence.
+
+With `--kafka-bootstrap=localhost:9092` the same tests run on a broker that somebody else runs, a real Kafka for
+example; what cannot be had there is skipped by its name (embedded/outside.py, attached.py).
 
 A broker runs in a thread, so tests with a loop of their own use it as well, and no plugin for asyncio is asked for.
 Where no test asks for a fixture, nothing of minibroker is imported but this file.
@@ -24,7 +28,7 @@ import pytest
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator
     from typing import Any
 
     from minibroker.embedded import Broker, Cluster
@@ -34,7 +38,23 @@ MARKERS = (
     "minibroker_cluster(**arguments): what minibroker.Cluster is called with for the fixture `minibroker_cluster`",
 )
 FIXTURES = {"kafka": ("kafka", "kafka_broker"), "minibroker_cluster": ("minibroker_cluster", "kafka_cluster")}
+RUNNING = pytest.StashKey["dict[str, Broker | Cluster]"]()  # of a test, by the names of the fixtures
 NAME_LENGTH_MAX = 200  # of a topic, with room for a number: Kafka takes 249
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("minibroker")
+    for name, words in (
+        ("bootstrap", "run tests with the fixtures kafka and kafka_session on the broker at HOST:PORT"),
+        ("config", "how to come in there: a properties file of Kafka's clients"),
+    ):
+        group.addoption(f"--kafka-{name}", metavar={"bootstrap": "HOST:PORT", "config": "FILE"}[name], help=words)
+        parser.addini(f"kafka_{name}", words)
+
+
+def _outside(config: pytest.Config, name: str) -> str:
+    """Return an option about an outside broker; empty: nobody has said so."""
+    return config.getoption(f"--kafka-{name}") or str(config.getini(f"kafka_{name}") or "")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -53,12 +73,45 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
                 pytest.fail(f"pytest.mark.{marker.name} is for tests with the fixture {marker.name}", pytrace=False)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Show what there was on the brokers of a test that has failed; skip what an outside broker cannot have."""
+    report = yield
+    if report.failed and _outside(item.config, "bootstrap") and call.excinfo is not None:
+        from minibroker.embedded.attached import NotToBeHad
+
+        if isinstance(call.excinfo.value, NotToBeHad):
+            report.outcome = "skipped"
+            path, line, _ = item.reportinfo()
+            report.longrepr = (str(path), (line or 0) + 1, f"Skipped: {call.excinfo.value}")
+    if report.when == "call" and report.failed:
+        for name, running in item.stash.get(RUNNING, {}).items():
+            report.sections.append((f"minibroker: {name}", _overview(running)))
+    return report
+
+
+def _overview(running: Broker | Cluster) -> str:
+    try:
+        return running.overview()
+    except Exception as failure:  # it may be what the test has done to it
+        return f"nothing to be seen: {type(failure).__name__}: {failure}"
+
+
+def _shown(request: pytest.FixtureRequest, name: str, running: Broker | Cluster) -> None:
+    """Have a broker shown if the test fails."""
+    request.node.stash.setdefault(RUNNING, {})[name] = running
+
+
 @pytest.fixture
 def kafka(request: pytest.FixtureRequest) -> Iterator[Broker]:
     """A broker for this test alone."""
     from minibroker.embedded import Broker
 
-    with Broker(**_arguments(request, "kafka")) as broker:
+    arguments = _arguments(request, "kafka")
+    with _attached(request, arguments) or Broker(**arguments) as broker:
+        _shown(request, "kafka", broker)
         yield broker
 
 
@@ -73,7 +126,10 @@ def minibroker_cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     """A cluster for this test alone."""
     from minibroker.embedded import Cluster
 
+    if _outside(request.config, "bootstrap"):
+        pytest.skip("minibroker_cluster is not to be had outside: nobody can kill and cut brokers there")
     with Cluster(**_arguments(request, "minibroker_cluster")) as cluster:
+        _shown(request, "minibroker_cluster", cluster)
         yield cluster
 
 
@@ -81,6 +137,17 @@ def minibroker_cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
 def kafka_cluster(minibroker_cluster: Cluster) -> Cluster:
     """A cluster for this test alone: the fixture `minibroker_cluster`."""
     return minibroker_cluster
+
+
+def _attached(request: pytest.FixtureRequest, arguments: dict[str, Any]) -> Any:
+    """Return the outside broker that tests are to run on, which is as it was when it is left; None: there is none."""
+    if not (bootstrap := _outside(request.config, "bootstrap")):
+        return None
+    from minibroker.embedded.outside import lent
+
+    if others := [f"{name}={value!r}" for name, value in arguments.items() if name != "topics"]:
+        pytest.skip(f"{', '.join(others)}: not to be had of an outside broker")
+    return lent(bootstrap, _outside(request.config, "config"), arguments.get("topics", ()))
 
 
 def _arguments(request: pytest.FixtureRequest, name: str) -> dict[str, Any]:
@@ -123,7 +190,8 @@ def kafka_session(request: pytest.FixtureRequest, kafka_session_options: dict[st
     """A broker for all tests. Topics stay until somebody deletes them: use names of your own, or `kafka_topic`."""
     from minibroker.embedded import Broker
 
-    with Broker(**{**kafka_session_options, **_parameter(request, "kafka_session")}) as broker:
+    arguments = {**kafka_session_options, **_parameter(request, "kafka_session")}
+    with _attached(request, arguments) or Broker(**arguments) as broker:
         yield broker
 
 
@@ -141,6 +209,7 @@ def kafka_topic(request: pytest.FixtureRequest, kafka_session: Broker) -> Iterat
         number += 1
         name = f"{wanted}-{number}"
     kafka_session.create_topic(name)
+    _shown(request, "kafka_session", kafka_session)
     yield name
     if name in kafka_session.topics():
         kafka_session.delete_topic(name)

@@ -7,6 +7,7 @@ addresses with commas between them; what people should know goes to stderr.
 from __future__ import annotations
 
 import asyncio
+import atexit
 import gc
 import os
 import signal
@@ -14,9 +15,18 @@ import sys
 from random import SystemRandom
 
 from minibroker.broker.broker import Node
+from minibroker.broker.broker_parts import NEAR, OFF, PAGE_MODES
 from minibroker.clock import LoopClock
 from minibroker.config import BrokerConfig, ConfigError
-from minibroker.config.listeners import address, is_local
+from minibroker.config.listeners import (
+    LISTENERS,
+    address,
+    client_listeners,
+    is_local,
+    known_hosts,
+    protocol_of,
+)
+from minibroker.config.sources import merge_sources
 from minibroker.config.start import data_directory
 from minibroker.config.topic_texts import parse_topic
 from minibroker.errors import KafkaError, ProtocolError
@@ -31,9 +41,13 @@ if TYPE_CHECKING:
 
     from minibroker.config.topic_texts import WantedTopic
     from minibroker.log.storage import Storage
+    from minibroker.security.throwaway_ca import ThrowawayCa
+    from minibroker.security.users import Users
+    from minibroker.server.server import Server
 
 STOPPED, USAGE = 0, 2
 HOST, PORT = "127.0.0.1", 9092
+MECHANISMS = "sasl.enabled.mechanisms"
 DATA_DIRECTORY = "minibroker-data"
 MEMORY = "memory"
 ENDING_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -67,9 +81,11 @@ def _hold_standard_files() -> None:
 async def _serve_one(options: argparse.Namespace, topics: list[WantedTopic]) -> None:
     if options.rack is not None:
         raise ConfigError("--rack", options.rack, "", "only together with --brokers; one broker takes -o broker.rack=a")
-    config = _config(options, _listener(options))
+    users = _users(options)
+    config = _config(options, _listener(options, users), users)
     clock = LoopClock()
     directory = _directory(options, config)
+    ca = _certificates(options, config, directory)
     _show_directory(config, directory)
     node = Node(
         config,
@@ -80,8 +96,10 @@ async def _serve_one(options: argparse.Namespace, topics: list[WantedTopic]) -> 
         cluster_id=_cluster_id(options),
         as_version=options.as_version,
         repairs=options.repair,
+        users=users,
     )
     _add_faults(node, options)
+    node.page = _page_mode(options)
     stopping = _begin(config, options)
     await node.start()
     node.metadata_log.log.on_offline = stopping.set  # nobody knows any more what there is: as Kafka does, it ends
@@ -89,7 +107,7 @@ async def _serve_one(options: argparse.Namespace, topics: list[WantedTopic]) -> 
         for name, partitions, configs, _ in topics:
             if name not in node.image.topics:
                 node.create_topic(name, partitions, configs)
-        _tell(node.bootstrap_servers, directory or MEMORY, [node], options.quiet)
+        _tell(node.bootstrap_servers, directory or MEMORY, [node], options.quiet, ca)
         await stopping.wait()
         node.metadata_log.log.check_online()
     finally:
@@ -114,10 +132,16 @@ async def _serve_cluster(options: argparse.Namespace, topics: list[WantedTopic])
     if options.repair:
         words = "not with --brokers: move the directory of the damaged partition away, and it is copied from the others"
         raise ConfigError("--repair", "", "", words)
-    config = _config(options, None)
+    users = _users(options)
+    protocol = protocol_of(uses_tls=options.tls, asks_for_login=users is not None)
+    listeners = f"{protocol}://{address(options.host or HOST, 0)}"  # as each has them, to be checked with the rest
+    config = _config(options, listeners, users)
+    if config.static.get(LISTENERS) == listeners:
+        del config.static[LISTENERS]
     check_settings(config)
     clock = SteeredClock()
     directory = _directory(options, config)
+    ca = _certificates(options, config, directory, [options.host or HOST])
     try:
         racks = tuple(options.rack.split(",")) if options.rack else ()
         check_count(options.brokers, first_id, racks)
@@ -132,9 +156,12 @@ async def _serve_cluster(options: argparse.Namespace, topics: list[WantedTopic])
             directory,
             options.as_version,
             _cluster_id(options),
+            protocol,
+            users,
         )
         storages = new_storages(directory, start.broker_ids, clock.now_ms)
         engine = ClusterEngine(start, storages, clock=clock, events=EventStream(clock.now_ms))
+        engine.core.page = _page_mode(options)
         stopping = _begin(config, options)
         await engine.start()
     except (BrokerError, ValueError) as failure:
@@ -142,11 +169,29 @@ async def _serve_cluster(options: argparse.Namespace, topics: list[WantedTopic])
     try:
         for node in engine.core.nodes.values():
             _add_faults(node, options)
-        _tell(engine.bootstrap_servers, directory or MEMORY, engine.core.nodes.values(), options.quiet)
+        _tell(engine.bootstrap_servers, directory or MEMORY, engine.core.nodes.values(), options.quiet, ca)
         await stopping.wait()
     finally:
         await engine.stop()
         _ignore_signals()
+
+
+def _certificates(
+    options: argparse.Namespace, config: BrokerConfig, directory: str | None, hosts: Iterable[str] | None = None
+) -> ThrowawayCa | None:
+    """Make the certificates that --tls asks for, and let the settings name them."""
+    if not options.tls:
+        return None
+    if hosts is None and not any(listener.uses_tls for listener in client_listeners(config)):
+        raise ConfigError("--tls", "", "", "no listener uses TLS: leave listeners out, or write SSL://host:port")
+    from minibroker.security.throwaway_ca import ThrowawayCa
+
+    ca = ThrowawayCa(directory)
+    atexit.register(ca.remove)  # a folder of its own, however this ends
+    ca.make(known_hosts(config) if hosts is None else hosts, LoopClock().now_ms())
+    for name, value in ca.files.settings().items():
+        config.static.setdefault(name, value)
+    return ca
 
 
 def _add_faults(node: Node, options: argparse.Namespace) -> None:
@@ -194,7 +239,32 @@ def _end_with_stdin(loop: asyncio.AbstractEventLoop, stopping: asyncio.Event) ->
         raise ConfigError("--until-stdin-ends", "", "", "standard input is to be a pipe or a terminal") from None
 
 
-def _tell(bootstrap_servers: str, where: str, nodes: Iterable[Node], is_quiet: bool) -> None:
+def _logins(nodes: Iterable[Node]) -> dict[str, str]:
+    """Return by which mechanisms clients log in, by security protocol."""
+    found = {}
+    for node in nodes:
+        for server in node.servers:
+            if server.logins is not None:
+                protocol = "SASL_PLAINTEXT" if server.handshakes is None else "SASL_SSL"
+                found[protocol] = " or ".join(node.logins[server.listener_name].mechanisms)
+    return found
+
+
+def _page(nodes: Iterable[Node]) -> str:
+    """Return the address for a browser: of a listener without TLS and login, of this machine if there is one."""
+    found = [
+        (address(host, port) != node.bootstrap_servers, f"http://{address(host, port)}")
+        for node in nodes
+        if node.page != OFF
+        for _, host, port, protocol in node.endpoints()
+        if protocol == "PLAINTEXT"
+    ]
+    return min(found, key=lambda each: each[0])[1] if found else ""
+
+
+def _tell(
+    bootstrap_servers: str, where: str, nodes: Iterable[Node], is_quiet: bool, ca: ThrowawayCa | None = None
+) -> None:
     """Say that requests are answered."""
     # What is there now stays; the collector need not look at it again and again.
     gc.freeze()
@@ -204,23 +274,63 @@ def _tell(bootstrap_servers: str, where: str, nodes: Iterable[Node], is_quiet: b
     if is_quiet:
         return
     print(f"minibroker: serving {bootstrap_servers}, data in {where}; Ctrl-C stops", file=sys.stderr)
+    if page := _page(nodes):
+        print(f"minibroker: a browser shows it at {page}", file=sys.stderr)
+    for protocol, mechanisms in _logins(nodes).items():
+        print(f"minibroker: clients log in: security.protocol={protocol}, sasl.mechanism={mechanisms}", file=sys.stderr)
+    if ca is not None:
+        print(f"minibroker: clients of TLS trust {ca.files.ca}, and may show {ca.files.client}", file=sys.stderr)
     for node in nodes:
         for name, host, port, _ in node.endpoints():
             if (other := address(host, port)) != node.bootstrap_servers:
                 print(f"minibroker: listener {name} is found at {other}", file=sys.stderr)
-    if any(not is_local(server.host) for node in nodes for server in node.servers):
+    servers = [server for node in nodes for server in node.servers if not is_local(server.host)]
+    if any(server.logins is None and not _asks_for_certificates(server) for server in servers):
         words = "other machines can reach this broker, and nobody is asked for a password"
         print(f"minibroker: {words}", file=sys.stderr)
 
 
-def _listener(options: argparse.Namespace) -> str | None:
+def _listener(options: argparse.Namespace, users: Users | None) -> str | None:
     """Return the listener that --port and --host ask for."""
     if options.port is None and options.host is None:
+        if not options.tls and users is None:
+            return None
+        given, _, _ = merge_sources({}, os.environ, _properties(options.config))
+        if LISTENERS in given:
+            return None
+    where = address(options.host or HOST, PORT if options.port is None else options.port)
+    return f"{protocol_of(uses_tls=options.tls, asks_for_login=users is not None)}://{where}"
+
+
+def _page_mode(options: argparse.Namespace) -> str:
+    """Return who may steer by the page, as options say, or the environment."""
+    wanted: str = options.page or os.environ.get("MINIBROKER_PAGE") or NEAR
+    if wanted not in PAGE_MODES:
+        raise ConfigError("MINIBROKER_PAGE", "", wanted, f"it is one of {', '.join(PAGE_MODES)}")
+    return wanted
+
+
+def _asks_for_certificates(server: Server) -> bool:
+    return server.handshakes is not None and server.handshakes.requires_certificates
+
+
+def _users(options: argparse.Namespace) -> Users | None:
+    """Return who can log in, as options say."""
+    if not options.user and not options.add_scram:
         return None
-    return f"PLAINTEXT://{address(options.host or HOST, PORT if options.port is None else options.port)}"
+    from minibroker.security.users import Users, parse_scram_user, parse_user
+
+    try:
+        pairs = [parse_user(text) for text in options.user]
+        names = [name for name, _ in pairs]
+        if doubled := sorted({name for name in names if names.count(name) > 1}):
+            raise ValueError(f"{', '.join(doubled)} is given two passwords: one of them is enough")
+        return Users(dict(pairs), map(parse_scram_user, options.add_scram))
+    except ValueError as error:
+        raise ConfigError("--user, --add-scram", "", "", str(error)) from None
 
 
-def _config(options: argparse.Namespace, listener: str | None) -> BrokerConfig:
+def _config(options: argparse.Namespace, listener: str | None, users: Users | None) -> BrokerConfig:
     arguments: dict[str, object] = {}
     for text in options.option:
         key, separator, value = text.partition("=")
@@ -231,7 +341,10 @@ def _config(options: argparse.Namespace, listener: str | None) -> BrokerConfig:
         arguments.setdefault("listeners", listener)
     if options.node_id is not None and options.brokers is None:
         arguments["node.id"] = options.node_id
-    return BrokerConfig.from_sources(arguments, os.environ, _properties(options.config))
+    config = BrokerConfig.from_sources(arguments, os.environ, _properties(options.config))
+    if users is not None:
+        config.static.setdefault(MECHANISMS, users.mechanisms)
+    return config
 
 
 def _properties(path: str | None) -> str | None:

@@ -48,9 +48,22 @@ def table(name: str) -> dict[str, Any]:
 
 
 @cache
+def sasl_answers() -> dict[str, list[Any]]:
+    """Return what Kafka answered to each conversation of tests/security/conversations.py."""
+    loaded: dict[str, list[Any]] = json.loads(_text("sasl-answers.json"))
+    return loaded
+
+
+@cache
 def sessions(release: str) -> list[dict[str, Any]]:
     """Return questions put to a broker of "2.8", "3.9" or "4.4", in their order, and its answers."""
     return _lines(f"sessions/broker-{release}")
+
+
+@cache
+def acl_answers(release: str) -> list[dict[str, Any]]:
+    """Return what a broker of "3.9" or "4.4" answered to a client of few rights, in other words than bytes."""
+    return _lines(f"sessions/acls-{release}")
 
 
 @cache
@@ -98,6 +111,18 @@ def producer_steps() -> list[dict[str, Any]]:
 def config_answers() -> list[dict[str, Any]]:
     """Return what a broker answered when settings were altered and described, in the order of the questions."""
     return _lines("config-answers")
+
+
+@cache
+def principal_names() -> list[dict[str, Any]]:
+    """Return names of certificates as Java prints them, and what Kafka's rules make of names."""
+    return _lines("principal-names")
+
+
+@cache
+def client_quotas() -> list[dict[str, Any]]:
+    """Return questions about quotas, and what a broker 4.4.0 answered, in their order."""
+    return _lines("client-quotas")
 
 
 def _lines(name: str) -> list[dict[str, Any]]:

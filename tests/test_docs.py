@@ -84,7 +84,7 @@ def test_commands_with_a_broker_print_what_the_page_shows(page: Path) -> None:
             environment = os.environ | {"MINIBROKER_BOOTSTRAP": address}
             bash = ["bash", "-c", "\n".join(lines)]
             done = subprocess.run(
-                bash, stdin=subprocess.DEVNULL, capture_output=True, text=True, env=environment, cwd=ROOT, timeout=60
+                bash, stdin=subprocess.DEVNULL, capture_output=True, text=True, env=environment, cwd=ROOT, timeout=300
             )
         finally:
             broker.terminate()

@@ -21,6 +21,8 @@ def moved(offset: int) -> HighWatermark:
 def example(cls: type[Event]) -> Event:
     """Return an event of a kind with values for all that has none by itself."""
     values = {"before": (1, 2), "after": (1,), "why": "a test wants it", "topic": "orders"}
+    values |= {"brokers": (1, 2), "shares": (10, 20)}
+    values |= {"adding": (3,), "removing": (), "eligible": (2,), "members": (("anna-7", "anna", 1, "orders-0"),)}
     words = {"client", "state", "what", "source", "target", "name", "gate", "fault", "where"}
     for field in cls.fields:
         if field not in values and not hasattr(cls, field):
@@ -138,7 +140,7 @@ def test_what_is_wanted_is_what_anybody_is_told_of() -> None:
     with stream.subscribe(id, ["leader"]), stream.subscribe(id, ["isr"]):
         assert stream.wanted == {"leader", "isr"}
         with stream.subscribe(id):
-            assert stream.wanted == set(KINDS) - {"message"}
+            assert stream.wanted == set(KINDS) - {"message", "allowed"}
         assert stream.wanted == {"leader", "isr"}
     assert not stream.wanted
 

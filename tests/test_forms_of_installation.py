@@ -51,4 +51,4 @@ def test_brokers_start_wherever_the_package_lies(place: Callable[[Path], Path], 
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("{'orders': 3}\n1\n")
-    assert "RequestHeader.client_id" in done.stdout
+    assert "client_id           null" in done.stdout

@@ -35,9 +35,13 @@ MAY_IMPORT: dict[str, set[str]] = {
     "clock": set(),
     "in_pieces": set(),
     "events": {"clock"},
-    "event_kinds": {"events"},
+    "audit_kinds": {"events"},
+    "state_kinds": {"events"},
+    "trouble_kinds": {"events"},
+    "event_kinds": {"events", "audit_kinds", "state_kinds", "trouble_kinds"},
     "turns": {"errors"},
     "reporter": set(),
+    "taught": set(),
     "schema": {"errors"},
     "protocol": {"schema", "errors", "stored"},  # stored only by name: `message("OffsetCommitValue")`
     "stored": {"schema", "errors"},
@@ -47,10 +51,12 @@ MAY_IMPORT: dict[str, set[str]] = {
     "parts": {"errors", "clock", "turns", "reporter", "events", "log", "metadata", "config"},
     "replication": {
         *("errors", "in_pieces", "clock", "turns", "reporter", "events", "event_kinds"),
-        *("protocol", "log", "metadata", "config", "parts"),
+        *("protocol", "log", "metadata", "config", "quotas", "parts"),
     },
-    "controller": {"errors", "in_pieces", "events", "event_kinds", "protocol", "stored", "metadata"},
-    "coordinator": {"errors", "clock", "turns", "log", "parts", "replication"},
+    "controller": {
+        *("errors", "in_pieces", "events", "event_kinds", "protocol", "stored", "metadata", "config", "security"),
+    },
+    "coordinator": {"errors", "clock", "turns", "event_kinds", "log", "parts", "replication"},
     "groups": {
         *("errors", "clock", "turns", "event_kinds"),
         *("protocol", "stored", "log", "metadata", "config", "parts", "replication", "coordinator"),
@@ -64,29 +70,41 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("schema", "stored", "log", "metadata", "parts", "replication"),
     },
     "client": {"__init__", "clock", "schema", "errors", "protocol", "log"},
-    "server": {"errors", "clock", "turns", "reporter"},
+    "security": {"errors", "clock", "events", "event_kinds", "protocol", "stored", "metadata", "config"},
+    "view": {
+        *("errors", "clock", "in_pieces", "turns", "taught", "events", "event_kinds", "schema"),
+        *("log", "metadata", "replication", "tools"),
+    },
+    "quotas": {"errors", "metadata"},
+    "instances": {"config", "events", "event_kinds", "metadata", "schema", "protocol"},
+    "server": {"errors", "clock", "turns", "reporter", "security", "quotas"},
     "faults": {"errors", "in_pieces", "clock", "events", "event_kinds", "schema", "protocol", "server"},
     "broker": {
         *("errors", "clock", "in_pieces", "turns", "reporter", "events", "event_kinds"),
         *("schema", "protocol", "stored", "log", "metadata", "config", "parts"),
-        *("replication", "controller", "coordinator", "groups", "transactions", "cleaner", "server", "faults"),
+        *("replication", "controller", "coordinator", "groups", "transactions", "cleaner", "security", "quotas"),
+        *("instances", "server", "faults", "view", "taught"),
     },
     "cluster": {
-        *("errors", "clock", "turns", "reporter", "events", "event_kinds"),
-        *("protocol", "stored", "log", "metadata", "config", "parts"),
-        *("replication", "controller", "groups", "transactions", "cleaner", "broker"),
+        *("errors", "clock", "turns", "reporter", "events", "event_kinds", "taught"),
+        *("protocol", "stored", "log", "metadata", "config", "quotas", "instances", "parts"),
+        *("replication", "controller", "groups", "transactions", "cleaner", "security", "broker", "view"),
     },
     "embedded": {
         *("errors", "clock", "reporter", "events", "event_kinds", "log", "metadata", "config"),
-        *("replication", "groups", "transactions", "cleaner", "server", "faults", "broker", "cluster", "client"),
+        *("replication", "groups", "transactions", "cleaner", "security", "server", "faults", "broker", "cluster"),
+        "client",
     },
-    "serve": {"errors", "clock", "events", "log", "metadata", "config", "server", "faults", "broker", "embedded"},
+    "serve": {
+        *("errors", "clock", "events", "log", "metadata", "config", "security", "server", "faults", "broker"),
+        "embedded",
+    },
     "simulation": {"clock", "events", "event_kinds", "log"},
-    "tools": {"schema", "errors", "protocol", "stored", "log"},
-    "watch": {"cluster", "event_kinds"},
+    "tools": {"schema", "errors", "in_pieces", "protocol", "stored", "log"},
+    "watch": {"cluster", "event_kinds"},  # of the feed the JSON alone
     "lessons": {
         *("errors", "clock", "reporter", "events", "event_kinds", "protocol", "stored", "log", "replication"),
-        *("cluster", "client", "simulation", "watch"),
+        *("cluster", "client", "security", "simulation", "tools", "watch", "taught"),
     },
     "spark": {
         *("clock", "errors", "in_pieces", "schema", "stored", "protocol", "log", "metadata", "config", "controller"),
@@ -94,8 +112,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
     "cli": {
         *("__init__", "errors", "clock", "events", "protocol", "log", "client", "cluster", "tools", "serve"),
-        *("lessons", "watch", "spark"),
+        *("lessons", "taught", "watch", "spark", "view", "event_kinds"),  # of view the reducer alone
         "groups",  # only the expressions that members bring, for --validate-regex
+        "security",  # only access rules and what they decide, for acls and who-may
+        "quotas",  # only whose limit holds
     },
     "pytest_plugin": {"embedded"},
 }
@@ -135,14 +155,22 @@ DOORS = {
             "serve.py",
             "spark/java.py",
             "spark/packing.py",
+            "security/named_files.py",
             "server/buffers.py",  # maps of memory, of no file
+            "security/tls.py",  # keystores, which a setting names
+            "security/throwaway_ca.py",
+            "embedded/client_settings.py",  # what has been made there, for clients that take no files
+            "embedded/writing.py",  # rows that a test puts into a topic
             "log/pages.py",  # the same, and how this machine counts addresses
         ),
         rf"(io\.)?open|os\.({FILE_CALLS})|mmap\.mmap|(pathlib|shutil|tempfile)(\..*)?"
         r"|\?\.(read_text|write_text|read_bytes|write_bytes)",
     ),
     "network": Door(
-        ("server/", "client/", "cli/health.py", "simulation/", "faults/links.py"),
+        (
+            *("server/", "client/", "cli/health.py", "simulation/", "faults/links.py"),
+            *("security/tls.py", "embedded/client_settings.py"),  # contexts of TLS, and no sockets
+        ),
         r"(socket|ssl)(\..*)?|asyncio\.(open_connection|start_server|open_unix_connection|start_unix_server)"
         r"|\?\.(create_connection|create_server)",
     ),
@@ -154,8 +182,8 @@ DOORS = {
 
 # Milliseconds each, so never at the top of a module that a client imports; inside a function they are fine.
 HEAVY = {
-    *("asyncio", "dataclasses", "enum", "inspect", "json", "logging", "pathlib", "re", "tokenize", "typing"),
-    *("google_crc32c", "lz4", "re2", "snappy", "uvloop", "xxhash", "zstandard"),
+    *("asyncio", "dataclasses", "enum", "inspect", "json", "logging", "pathlib", "re", "ssl", "tokenize", "typing"),
+    *("cryptography", "google_crc32c", "lz4", "re2", "snappy", "uvloop", "xxhash", "zstandard"),
 }
 LIGHT_PARTS = {
     *("__init__", "errors", "clock", "events", "event_kinds", "schema", "protocol", "stored", "log"),
@@ -172,8 +200,9 @@ TYPES_ONLY_PACKAGES = {"mypy_extensions"}
 FILE_LINES_MAX = 700  # a whole thought may be long; what one request crosses is counted in test_reading_path.py
 
 # An optional part may import what its extra installs.
-EXTRA_OF_PART = {"spark": "spark", "pytest_plugin": "test"}
-NEEDS_NUMPY = re.compile(r"spark/columns/\w*\.py")  # records as columns, for Spark
+EXTRA_OF_PART = {"spark": "spark", "security": "tls", "pytest_plugin": "test"}
+# Records as columns, for Spark; and a test's rows from Parquet.
+NEEDS_SPARK = re.compile(r"spark/columns/\w*\.py|embedded/writing\.py")
 
 
 # Reading source
@@ -521,8 +550,8 @@ def test_every_import_is_declared() -> None:
     packages_of = importlib.metadata.packages_distributions()
     missing = []
     for path in MODULES:
-        needs_numpy = NEEDS_NUMPY.fullmatch(path.relative_to(PACKAGE).as_posix())
-        extra = "spark" if needs_numpy else EXTRA_OF_PART.get(part_of(path))
+        needs_spark = NEEDS_SPARK.fullmatch(path.relative_to(PACKAGE).as_posix())
+        extra = "spark" if needs_spark else EXTRA_OF_PART.get(part_of(path))
         wanted = project["dependencies"] + (project["optional-dependencies"][extra] if extra else [])
         declared = {normalised(requirement) for requirement in wanted}
         for line, dotted in modules_imported(tree_of(path), path):

@@ -223,8 +223,50 @@ def test_a_file_that_imports_kafka_python_is_told_of_the_other_name(pytester: py
             assert kafka is kafka_broker
             with pytest.raises(AttributeError, match="fixture kafka_broker.*kafka import KafkaProducer"):
                 kafka.KafkaProducer
-            with pytest.raises(AttributeError, match="no attribute 'produce'$"):
-                kafka.produce
+            with pytest.raises(AttributeError, match="no attribute 'produced'$"):
+                kafka.produced
             assert not hasattr(kafka, "errors")
         """)
     run(pytester).assert_outcomes(passed=1)
+
+
+def test_a_test_that_fails_shows_its_own_line_and_what_there_was(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("""
+        def test_alone(kafka):
+            kafka.produce("orders", {"id": 1})
+            kafka.expect("orders", value={"id": 2}, within=1)
+
+        def test_many(minibroker_cluster):
+            minibroker_cluster.produce("bills", "b")
+            minibroker_cluster.wait_records("bills", 2, timeout=0.01)
+
+        def test_stopped(kafka):
+            kafka.stop()
+            assert False
+
+        def test_passes(kafka):
+            kafka.produce("quiet", "q")
+        """)
+    found = run(pytester)
+    found.assert_outcomes(failed=3, passed=1)
+    found.stdout.fnmatch_lines(
+        [
+            ">       kafka.expect(*",
+            "E       AssertionError: orders has 0 of 1 records with value {'id': 2} within 0.001 s",
+            "E       this came instead:",
+            'E         [[]0[]] 0  {"id":1}   (value .id is 1)',
+            "*test_a_test_that_fails*:3: AssertionError",
+            "*- minibroker: kafka -*",
+            "orders: 1 partition, 1 offset",
+            '  [[]0[]] 0  {"id":1}',
+            ">       minibroker_cluster.wait_records*",
+            "*- minibroker: minibroker_cluster -*",
+            "bills: 1 partition, 1 offset",
+            "*- minibroker: kafka -*",
+            "nothing to be seen: RuntimeError: the broker is not running*",
+        ]
+    )
+    shown = found.stdout.str()
+    assert "hosted.py" not in shown
+    assert "concurrent/futures" not in shown
+    assert "quiet" not in shown

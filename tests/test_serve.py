@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -17,6 +19,8 @@ from minibroker import Broker
 from minibroker.client import Admin, Cluster, NewTopic
 from minibroker.embedded import BrokerError
 from minibroker.errors import KafkaError
+from tests.security.conversations import client_first, login, plain, play
+from tests.security.conversations import scram as scram_login
 
 SECONDS_MAX = 60  # a process that hangs must not hang the tests
 SERVE = (sys.executable, "-m", "minibroker", "serve")
@@ -69,14 +73,39 @@ def stopped(process: subprocess.Popen[str], number: int = signal.SIGTERM) -> str
     return said
 
 
-@pytest.mark.parametrize("protocol", ["SSL", "SASL_PLAINTEXT", "SASL_SSL"])
-def test_nobody_is_served_in_plain_text_where_tls_or_a_login_was_asked_for(protocol: str) -> None:
+@pytest.mark.parametrize(("protocol", "more"), [("SSL", ()), ("SASL_SSL", ("--user", "alice:secret"))])
+def test_nobody_is_served_in_plain_text_where_tls_was_asked_for(protocol: str, more: tuple[str, ...]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as held:
         port = held.getsockname()[1]
-    said = refusal("--memory", KAFKA_LISTENERS=f"{protocol}://127.0.0.1:{port}")
+    said = refusal("--memory", *more, KAFKA_LISTENERS=f"{protocol}://127.0.0.1:{port}")
     assert said.startswith(f"minibroker serve: environment variable KAFKA_LISTENERS: listeners={protocol}://")
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", port), timeout=SECONDS_MAX)
+
+
+def test_a_listener_that_asks_for_a_login_says_who_can_come_in_or_does_not_start() -> None:
+    said = refusal("--memory", KAFKA_LISTENERS="SASL_PLAINTEXT://127.0.0.1:0")
+    assert "sasl.enabled.mechanisms=GSSAPI: GSSAPI (Kerberos, which it is by default) is not served" in said
+    said = refusal("--memory", "--user", "alice:hush", "-o", "listeners=PLAINTEXT://127.0.0.1:0")
+    assert said.startswith("minibroker serve: users: no listener asks for a login")
+    said = refusal("--memory", "--port", "0", "--user", "hush")
+    assert said.startswith("minibroker serve: --user, --add-scram: a user is NAME:PASSWORD")
+    assert "hush" not in said
+
+
+@pytest.mark.parametrize("more", [(), ("--brokers", "2")])
+def test_users_of_the_command_line_log_in(more: tuple[str, ...]) -> None:
+    scram = "SCRAM-SHA-256=[name=bob,password=other]"
+    with serving("--memory", "--port", "0", "--user", "alice:secret", "--add-scram", scram, *more) as (_, address):
+        host, _, port = address.split(",")[0].rpartition(":")
+        for conversation, is_in in (
+            (login("PLAIN", plain("alice", "secret")), True),
+            (login("PLAIN", plain("alice", "other")), False),
+            (scram_login("SCRAM-SHA-512", client_first(), "secret"), True),
+            (scram_login("SCRAM-SHA-256", client_first("bob"), "other"), True),
+            (scram_login("SCRAM-SHA-256", client_first("bob"), "secret"), False),
+        ):
+            assert (asyncio.run(play(host, int(port), conversation))[-1] != "closed") is is_in
 
 
 def test_several_data_directories_are_refused_and_none_is_made(tmp_path: Path) -> None:
@@ -89,6 +118,44 @@ def test_a_properties_file_that_is_no_text_is_named(tmp_path: Path) -> None:
     file = tmp_path / "server.properties"
     file.write_bytes(b"\x7fELF\x02\x01\xff\xfe")
     assert f"--config {file}: no text in UTF-8" in refusal("--memory", "--config", str(file))
+
+
+@pytest.mark.parametrize("options", [("--memory",), ("--memory", "--brokers", "2"), ()])
+def test_tls_makes_certificates_and_says_where_they_are(options: tuple[str, ...], tmp_path: Path) -> None:
+    where = () if options else ("--data-dir", str(tmp_path))
+    with serving("--tls", "--port", "0", *options, *where) as (process, bootstrap):
+        assert process.stderr
+        told = next(line for line in process.stderr if "clients of TLS trust" in line)
+        ca = Path(told.split(" trust ")[1].partition(",")[0])
+        host, _, port = bootstrap.partition(",")[0].partition(":")
+        context = ssl.create_default_context(cafile=ca)
+        plain = socket.create_connection((host, int(port)), timeout=SECONDS_MAX)
+        with context.wrap_socket(plain, server_hostname=host) as tls:
+            tls.sendall(f"GET /health HTTP/1.1\r\nHost: {bootstrap}\r\n\r\n".encode())
+            assert tls.recv(1000).startswith(b"HTTP/1.1 200 OK")
+        assert ca.parent == tmp_path or options
+        stopped(process)
+    assert ca.exists() == (not options)
+
+
+@pytest.mark.parametrize("auth", ["none", "required"])
+def test_only_who_lets_everybody_in_is_told_so(auth: str) -> None:
+    options = ("--tls", "--memory", "--host", "0.0.0.0", "--port", "0", "-o", f"ssl.client.auth={auth}")
+    with serving(*options) as (process, _):
+        said = stopped(process)
+        assert ("nobody is asked for a password" in said) == (auth == "none")
+        assert "browser" not in said
+
+
+def test_tls_goes_with_the_listeners_of_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text("listeners=OUTSIDE://127.0.0.1:0\nlistener.security.protocol.map=OUTSIDE:SSL\n")
+    with serving("--tls", "--memory", "--config", str(file)) as (process, bootstrap):
+        assert bootstrap.startswith("127.0.0.1:")
+        assert bootstrap != "127.0.0.1:9092"
+        stopped(process)
+    file.write_text("listeners=PLAINTEXT://127.0.0.1:0\n")
+    assert "--tls: no listener uses TLS" in refusal("--tls", "--memory", "--config", str(file))
 
 
 def test_a_thousand_brokers_are_refused_at_once() -> None:
@@ -161,6 +228,7 @@ def test_the_first_line_is_the_listener_of_this_machine_and_stderr_has_the_other
         socket.create_connection((host, int(port)), timeout=SECONDS_MAX).close()
         said = stopped(process)
     assert host == "localhost"
+    assert f"minibroker: a browser shows it at http://{address}\n" in said
     assert "minibroker: listener INTERNAL is found at kafka:29592" in said
     assert "unknown setting" not in said
 

@@ -17,7 +17,7 @@ SERVED: dict[int, tuple[int, int, str]] = {
     14: (0, 5, "groups.sync_group"),
     15: (0, 6, "group_admin.describe_groups"),
     16: (0, 5, "group_admin.list_groups"),
-    17: (0, 1, "not_in_use.refuse"),
+    17: (0, 1, "sasl.refuse_handshake"),
     18: (0, 5, "versions.api_versions"),
     19: (0, 7, "topics.create_topics"),
     20: (0, 6, "topics.delete_topics"),
@@ -29,19 +29,19 @@ SERVED: dict[int, tuple[int, int, str]] = {
     26: (0, 5, "transactions.end_txn"),
     27: (0, 2, "txn_markers.write_txn_markers"),
     28: (0, 6, "txn_offsets.txn_offset_commit"),
-    29: (0, 3, "not_in_use.refuse"),
-    30: (0, 3, "not_in_use.refuse"),
-    31: (0, 3, "not_in_use.refuse"),
+    29: (0, 3, "acls.describe_acls"),
+    30: (0, 3, "acls.create_acls"),
+    31: (0, 3, "acls.delete_acls"),
     32: (0, 4, "configs.describe_configs"),
     33: (0, 2, "configs.alter_configs"),
     34: (0, 2, "cluster.alter_replica_log_dirs"),
     35: (0, 5, "cluster.describe_log_dirs"),
-    36: (0, 2, "not_in_use.refuse"),
+    36: (0, 2, "sasl.refuse_token"),
     37: (0, 3, "topics.create_partitions"),
-    38: (0, 3, "security.create_token"),
-    39: (0, 2, "not_in_use.refuse"),
-    40: (0, 2, "not_in_use.refuse"),
-    41: (0, 3, "not_in_use.refuse"),
+    38: (0, 3, "delegation_tokens.change_tokens"),
+    39: (0, 2, "delegation_tokens.change_tokens"),
+    40: (0, 2, "delegation_tokens.change_tokens"),
+    41: (0, 3, "delegation_tokens.describe_tokens"),
     42: (0, 3, "group_admin.delete_groups"),
     43: (0, 2, "leaders.elect_leaders"),
     44: (0, 1, "configs.incremental_alter_configs"),
@@ -50,8 +50,8 @@ SERVED: dict[int, tuple[int, int, str]] = {
     47: (0, 0, "group_offsets.offset_delete"),
     48: (0, 1, "quotas.describe_client_quotas"),
     49: (0, 1, "quotas.alter_client_quotas"),
-    50: (0, 0, "security.describe_passwords"),
-    51: (0, 0, "security.alter_passwords"),
+    50: (0, 0, "scram.describe_passwords"),
+    51: (0, 0, "scram.alter_passwords"),
     55: (0, 2, "quorum.describe_quorum"),
     57: (0, 2, "quorum.update_features"),
     60: (0, 2, "cluster.describe_cluster"),
@@ -83,6 +83,6 @@ SERVED: dict[int, tuple[int, int, str]] = {
     94: (0, 0, "quorum.unregister_controller"),
 }
 
-# Modules whose handlers answer as a Kafka in which the part is there and nobody uses it: no authorizer, no login, no
-# quota, share.version and streams.version 0. Clients tell releases apart by their APIs.
-NOT_IN_USE = ("not_in_use", "quotas", "security")
+# Modules whose handlers answer as a Kafka in which the part is there and nobody uses it: share.version and
+# streams.version 0. Clients tell releases apart by their APIs.
+NOT_IN_USE = ("not_in_use",)

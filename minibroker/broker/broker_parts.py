@@ -27,7 +27,9 @@ from minibroker.errors import Error, KafkaError
 from minibroker.events import EventStream
 from minibroker.faults.faults import Faults
 from minibroker.groups.service import Groups
-from minibroker.metadata.image import BROKER
+from minibroker.log.checkpoints import format_id
+from minibroker.metadata.bootstrap import random_id
+from minibroker.metadata.image import BROKER, quota_entity
 from minibroker.metadata.metadata_log import MetadataLog
 from minibroker.parts import Parts
 from minibroker.protocol.headers import Request, Response
@@ -46,16 +48,29 @@ if TYPE_CHECKING:
     from minibroker.broker.metadata_in_cluster import ClusterMetadata
     from minibroker.cleaner.scheduler import Cleaning
     from minibroker.clock import Clock
+    from minibroker.controller.delegation_tokens import DelegationTokens
     from minibroker.log.storage import Storage
+    from minibroker.metadata.image import QuotaEntity
+    from minibroker.quotas.controller_mutations import MutationQuota, Mutations
     from minibroker.replication.manager import Replication
     from minibroker.replication.network import Network
+    from minibroker.security.acls import Authorizer
+    from minibroker.security.delegation_tokens import TokenSecrets
+    from minibroker.security.users import Users
+    from minibroker.view.feed import Feed
 
     Steer = Callable[[str, Mapping[str, Any]], Coroutine[Any, Any, Any]]
 
 # Kinds of metadata records.
 PARTITION_RECORD, CONFIG_RECORD, PARTITION_CHANGE_RECORD, REMOVE_TOPIC_RECORD = 3, 4, 5, 9
+ACL_RECORDS = frozenset((18, 19, 24))  # a rule comes or goes, or a change ends in which some did
+CLIENT_QUOTA_RECORD = 14
 BROKER_RECORDS = frozenset((0, 1, 7, 8, 17))  # one comes, goes, is fenced or unfenced
+PARTITION_RECORD = 3  # the number of their type
 TOPICS_TOGETHER, TOPIC_US = 8, 250  # that reach the disk together, and what one takes
+
+# Who may steer by the page in a browser: who sits at this machine, everybody, nobody; or there is none.
+NEAR, FULL, READ_ONLY, OFF = PAGE_MODES = ("near", "full", "read-only", "off")
 
 
 class BrokerParts(Parts):
@@ -77,19 +92,25 @@ class BrokerParts(Parts):
         events: EventStream | None = None,
         network: Network | None = None,
         repairs: bool = False,
+        users: Users | None = None,
     ):
         """log_dir: what clients are told of the storage. as_version: the release of Kafka to appear as.
 
         network: of the cluster that the broker belongs to; without one it is its own controller.
+        users: who can log in, beside those of settings and metadata.
         repairs: what is damaged or missing in the storage is given up, where otherwise the start is refused.
         """
         super().__init__(config, storage, clock=clock, chance=chance, reporter=reporter, events=events, repairs=repairs)
         self.log_dir = log_dir
+        self.users = users
         self.network = network
         self.cluster_id = cluster_id or ""
         self.partitions = Partitions(self)
         self.replicas = self.partitions.replicas
         self.servers: list[Server] = []
+        self.login_counts: dict[
+            str, dict[str, int]
+        ] = {}  # by listener, of those that ask for one, and by what came of it
         self.quotas = ConnectionQuotas()
         self.stretches = self.clock.stretches
         self.request_counts: dict[tuple[int, int], int] = {}  # by API and version
@@ -116,6 +137,8 @@ class BrokerParts(Parts):
         self._advertised: dict[str, Listener] = {}  # by name, where that differs from the address that is bound
         self._protocols: dict[str, str] = {}  # by listener
         self.producer_ids = ProducerIds(self.metadata)
+        self.authorizer: Authorizer | None = None  # who says what each client may do
+        self.page = NEAR  # who may steer by the page that a browser is shown
         self.steer: Steer | None = None  # does what a verb says to the cluster that the broker belongs to
         self.groups = Groups(self, self.replicas)
         self._alive: tuple[int, frozenset[int]] = (-1, frozenset())  # as of an offset of the metadata
@@ -128,6 +151,36 @@ class BrokerParts(Parts):
     @cached_property
     def transactions(self) -> Transactions:
         """The transaction coordinator, once there is one."""
+        raise NotImplementedError
+
+    @cached_property
+    def token_secrets(self) -> TokenSecrets | None:
+        """The secrets of delegation tokens; None: there are none."""
+        if not self.config["delegation.token.secret.key"]:
+            return None
+        from minibroker.controller.delegation_tokens import secrets_of
+
+        return secrets_of(self.config, lambda: self.image)
+
+    @cached_property
+    def tokens(self) -> DelegationTokens:
+        """What a broker that is its own controller decides of delegation tokens."""
+        from minibroker.controller.delegation_tokens import tokens_of
+
+        return tokens_of(self.config, lambda: self.image, lambda: format_id(random_id(self.chance)))
+
+    @property
+    def mutation_quota(self) -> MutationQuota:
+        """What counts the changes of topics, where somebody limits them."""
+        raise NotImplementedError
+
+    @property
+    def feed(self) -> Feed:
+        """What somebody sees who looks at the broker, or at its cluster."""
+        raise NotImplementedError
+
+    async def handle(self, request: Request, version: int, connection: Connection, client_id: str) -> Any:
+        """Return the answer to a request that has come by another way than as a frame of a client."""
         raise NotImplementedError
 
     @property
@@ -202,6 +255,8 @@ class BrokerParts(Parts):
         changed: dict[bytes, dict[int, None]] = {}  # partitions by topic
         brokers: dict[int, None] = {}
         settled: dict[tuple[int, str], None] = {}
+        rules_changed = False
+        limited: list[QuotaEntity] = []
         for record in records:
             kind = record.type_number
             if kind in (PARTITION_RECORD, PARTITION_CHANGE_RECORD):
@@ -210,9 +265,16 @@ class BrokerParts(Parts):
                 brokers[record.broker_id] = None  # type: ignore[attr-defined]
             elif kind == CONFIG_RECORD:
                 settled[record.resource_type, record.resource_name] = None  # type: ignore[attr-defined]
+            elif kind in ACL_RECORDS and self.authorizer is not None:
+                self.authorizer.follow(record, self.image.acls)
+                rules_changed = True
             elif kind == REMOVE_TOPIC_RECORD:
                 changed.setdefault(bytes(record.topic_id), {})  # type: ignore[attr-defined]
                 self.partitions.delete_topic(bytes(record.topic_id), at_once=at_once)  # type: ignore[attr-defined]
+            elif kind == CLIENT_QUOTA_RECORD:
+                limited.append(quota_entity(record))
+        if limited:
+            self.take_client_quotas(limited)
         for resource_type, name in settled:
             if resource_type == BROKER:
                 self._take_dynamic_configs()
@@ -223,9 +285,16 @@ class BrokerParts(Parts):
                 self.partitions.take(topic, numbers, at_once=at_once)
         if brokers:
             self.partitions.take_brokers(brokers)
+        if rules_changed:
+            self.fetch_sessions.look_everywhere()
         if not at_once:
             self.partitions.begin()
         self.tell_watchers(changed)
+
+    def take_client_quotas(self, changed: Sequence[QuotaEntity] = ()) -> None:
+        """Limit what clients take as the metadata say; changed: whom records limit that are new, none: all."""
+        if not changed or any(kind == "ip" for entity in changed for kind, _ in entity):
+            self._take_connection_rates()
 
     def _take_dynamic_configs(self) -> None:
         self.config.set_dynamic(
@@ -243,8 +312,40 @@ class BrokerParts(Parts):
             address_overrides=overrides,
             listener_overrides=self.config.of_listeners("max.connections"),
         )
+        for server in self.servers:
+            if server.handshakes is not None:
+                server.handshakes.reload()
+        self._take_connection_rates()
+
+    def _take_connection_rates(self) -> None:
+        by_address: dict[str, int] = {}
+        default = None
+        if self.image.client_quotas:
+            from minibroker.quotas.entities import rates_by_address
+
+            by_address, default = rates_by_address(self.image.client_quotas)
+        self.quotas.take_rates(
+            (self.config["quota.window.num"], self.config["quota.window.size.seconds"] * 1000),
+            count_max=self.config["max.connection.creation.rate"],
+            listener_max=self.config.of_listeners("max.connection.creation.rate"),
+            address_max=by_address,
+            address_default=default,
+        )
 
     # What handlers ask
+
+    def check_settings(self, altered: Mapping[str, str]) -> None:
+        """Raise KafkaError if this broker cannot have other settings of its own instead of those that were altered."""
+        if not any(server.handshakes for server in self.servers):
+            return
+        then = BrokerConfig(self.config.static)
+        then.set_dynamic(broker=altered, default=self.config.dynamic_default)
+        try:
+            for server in self.servers:
+                if server.handshakes is not None:
+                    server.handshakes.check(then)
+        except ConfigError as error:
+            raise KafkaError(Error.INVALID_REQUEST, error.allowed) from None
 
     @property
     def bootstrap_servers(self) -> str:
@@ -264,6 +365,10 @@ class BrokerParts(Parts):
         host = "localhost" if server.host in EVERY_ADDRESS else server.host
         told = self._advertised.get(server.listener_name)
         return (host, server.port) if told is None else (told.host, told.port or server.port)
+
+    def protocol_of(self, connection: Connection) -> str:
+        """Return the security protocol of the listener that a client came through."""
+        return self._protocols[connection.listener_name]
 
     def advertised_host(self, server: Server) -> str:
         """Return the name under which clients of a listener find this broker."""
@@ -288,6 +393,10 @@ class BrokerParts(Parts):
         answer: Response = await self.metadata.forward(request, version)  # type: ignore[union-attr]
         return answer
 
+    def instance_rows(self) -> list[dict[str, Any]]:
+        """Return a row for each instance, if there are any."""
+        return []
+
     def owns_configs_of(self, broker_id: int) -> bool:
         """Whether settings of a broker are asked for here."""
         return broker_id == self.node_id
@@ -304,19 +413,23 @@ class BrokerParts(Parts):
         *,
         replication_factor: int = -1,
         at_once: bool = True,
+        quota: Mutations | None = None,
     ) -> None:
-        """Make a topic; -1 is the broker's default. at_once: its partitions are open when this returns."""
-        self.change(
-            self.controller.create_topic(
-                name,
-                partitions=partitions,
-                replication_factor=replication_factor,
-                configs=configs,
-                default_partitions=self.config["num.partitions"],
-                default_replication_factor=self.config["default.replication.factor"],
-            ),
-            at_once=at_once,
+        """Make a topic; -1 is the broker's default. at_once: its partitions are open when this returns.
+
+        quota: what counts its partitions.
+        """
+        records = self.controller.create_topic(
+            name,
+            partitions=partitions,
+            replication_factor=replication_factor,
+            configs=configs,
+            default_partitions=self.config["num.partitions"],
+            default_replication_factor=self.config["default.replication.factor"],
         )
+        if quota is not None:
+            quota.take(sum(record.type_number == PARTITION_RECORD for record in records))
+        self.change(records, at_once=at_once)
 
 
 def topic_shares(topics: Sequence[Any]) -> Iterator[Sequence[Any]]:

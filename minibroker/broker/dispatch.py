@@ -35,7 +35,7 @@ from minibroker.turns import is_work
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Generator
+    from collections.abc import Callable, Coroutine, Generator, Sequence
     from typing import Any, Final
 
     from minibroker.broker.broker_parts import BrokerParts
@@ -47,13 +47,15 @@ if TYPE_CHECKING:
     Frame = list[bytes | memoryview]
     Eventually = Response | Later | Coroutine[Any, Any, Response | None] | None
     Handler = Callable[[Any, "Context"], Eventually | Work[Response]]
-    # Returns what answers in the place of a request's handler, given that and the correlation id; None: nothing does.
-    Injection = Callable[["Route", Request, "Context"], Callable[[Handler, int], Answer] | None]
+    # Returns what answers in the place of a request's handler, given the correlation id; None: nothing does.
+    Injection = Callable[["Route", Request, "Context"], Callable[[int], Answer] | None]
+    # Returns what stands before the handler of an API and version, or the handler itself.
+    Guard = Callable[[int, int, Handler], Handler]
 
 PRODUCE: Final = 0
 API_VERSIONS: Final = 18
 # What the controller of a cluster answers, whichever broker is asked.
-FORWARDED: Final = frozenset((19, 20, 33, 37, 43, 44, 45, 46, 55, 57, 64, 80, 81, 94))
+FORWARDED: Final = frozenset((19, 20, 30, 31, 33, 37, 43, 44, 45, 46, 49, 51, 55, 57, 64, 80, 81, 94))
 SMALL_FRAME_BYTES_MAX: Final = 8 * 1024 * 1024
 LARGE_FRAME_BYTES: Final = 8 * 1024  # from here on a request is read in pieces: some 2,000 elements are in one
 ANSWER_BYTES_MAX: Final = 64 * 1024 * 1024  # but for records: a client of librdkafka reads no more than 100 MB
@@ -67,7 +69,7 @@ NO_ID: Final = bytes(16)
 class Context:
     """What a handler knows beyond its request."""
 
-    __slots__ = ("api_version", "client_id", "connection", "node")
+    __slots__ = ("api_version", "client_id", "connection", "node")  # who asks: connection.principal
 
     def __init__(self, node: BrokerParts, connection: Connection, api_version: int, client_id: str | None):
         self.node = node
@@ -133,6 +135,7 @@ class Dispatcher:
         self.shares = node.shares
         self.request_counts = node.request_counts
         self.injection: Injection | None = None  # as long as there are rules for faults
+        self.guards: tuple[Guard, ...] = ()  # who may ask, and how much each may take; the last one is asked first
         self._client_ids: dict[bytes, str] = {}
         self._routes: dict[tuple[int, int], Route] = {}
 
@@ -152,8 +155,8 @@ class Dispatcher:
             served = self.node.served.get(api)
             if served is None or not served[0] <= version <= served[1]:
                 return self._unserved(api, version, correlation_id)
-            route = self._routes[api, version] = find_route(api, version)
-            self.request_counts[api, version] = 0
+            route = self._routes[api, version] = self._find_route(api, version)
+            self.request_counts.setdefault((api, version), 0)
         self.request_counts[api, version] += 1
         # The start of every header is the same, so it need not be decoded; the end may hold tagged fields.
         position = HEADER_START.size + max(client_bytes, 0)
@@ -171,6 +174,19 @@ class Dispatcher:
         request, _ = decode_from(route.cls, frame, position, version)  # Kafka does not mind bytes behind it either
         return self._respond(route, request, context, correlation_id)
 
+    def guard(self, guards: Sequence[Guard]) -> None:
+        """Have these stand before all handlers from the next request on."""
+        self.guards = tuple(guards)
+        self._routes.clear()
+
+    def _find_route(self, api: int, version: int) -> Route:
+        route = find_route(api, version)
+        if api in FORWARDED and self.node.replication is not None:
+            route.handler = _forward
+        for guard in self.guards:
+            route.handler = guard(api, version, route.handler)
+        return route
+
     async def _answer_large(
         self, frame: bytes, position: int, route: Route, context: Context, correlation_id: int
     ) -> Frame | None:
@@ -183,15 +199,12 @@ class Dispatcher:
         self, route: Route, request: Request, context: Context, correlation_id: int, *, is_large: bool = False
     ) -> Answer:
         """Have a request handled, and return its answer, or what waits for it."""
-        handler = route.handler
-        if route.api in FORWARDED and self.node.replication is not None:
-            handler = _forward
         if self.injection is not None:
             carry_out = self.injection(route, request, context)
             if carry_out is not None:
-                return carry_out(handler, correlation_id)
+                return carry_out(correlation_id)
         try:
-            response = handler(request, context)
+            response = route.handler(request, context)
             is_long = not isinstance(response, Response) and type(response) is not Later and is_work(response)
             if is_long:
                 response = self.shares.start(self._long(response, route, request))  # type: ignore[arg-type]
@@ -210,6 +223,11 @@ class Dispatcher:
         """Have a request handled; what takes long goes on in shares."""
         response = handler(request, context)
         return self.shares.start(response) if is_work(response) else response  # type: ignore[return-value]
+
+    async def handle(self, request: Request, context: Context) -> Any:
+        """Return the answer to a request that has come by another way than as a frame, by the same guards."""
+        handler = self._find_route(request.api, context.api_version).handler
+        return await _awaited(self.begin(handler, request, context))
 
     async def _later(self, eventually: Any, route: Route, correlation_id: int, *, is_long: bool) -> Frame | None:
         """Return the answer when it is there; that to a request which took long may be a long one, too."""

@@ -16,7 +16,7 @@ from minibroker.coordinator.hashing import partition_of
 from minibroker.errors import Error, KafkaError, ProtocolError
 from minibroker.groups import OFFSETS_TOPIC
 from minibroker.groups.classic import ClassicGroup
-from minibroker.groups.consumer_protocol import read_assignment
+from minibroker.groups.consumer_protocol import CONSUMER, read_assignment, read_subscription
 from minibroker.groups.describe import described
 from minibroker.groups.target import default_assignor
 from minibroker.groups.view_rows import GroupMember, GroupPartition, GroupRow, GroupView
@@ -28,9 +28,10 @@ if TYPE_CHECKING:
 
     from minibroker.broker.broker_parts import BrokerParts
     from minibroker.events import EventStream
+    from minibroker.groups.classic_members import Member as ClassicMember
     from minibroker.groups.consumer import ConsumerGroup
     from minibroker.groups.offsets_partition import OffsetsPartition
-    from minibroker.metadata.image import MetadataImage
+    from minibroker.metadata.image import MetadataImage, Partition
     from minibroker.replication.replica import Replica
 
     Place = tuple[str, int]  # topic and partition
@@ -76,6 +77,20 @@ class SeenGroups:
             for group in led.shard.shown()
         )
 
+    def ids(self) -> Iterator[str]:
+        """Yield the names of all groups."""
+        return (group.group_id for led in self._led() for group in led.shard.shown())
+
+    def row(self, group_id: str) -> list[object] | None:
+        """Return what a list of groups shows of one, None if there is none, or nobody can tell."""
+        led = self._led_of(group_id)
+        group = None if led is None else led.shard.find_shown(group_id)
+        if led is None or group is None:
+            return None
+        epoch, _ = _epoch_and_assignor(led, group)
+        head = [group.kind.capitalize(), group.protocol_type or "", group.state.name, epoch]
+        return [*head, len(group.member_ids), led.parts.node_id]
+
     def group(self, group_id: str) -> GroupView:
         """Return a group; KafkaError if there is none, or nobody can tell."""
         led = self._find(group_id)
@@ -119,22 +134,33 @@ class SeenGroups:
     def _led(self) -> Iterator[OffsetsPartition]:
         """Yield the partitions of the topic that some broker coordinates, and is to coordinate."""
         topic = self._image().topics.get(OFFSETS_TOPIC)
-        for number, partition in enumerate(topic.partitions if topic is not None else ()):
-            node = self._nodes().get(partition.leader)
-            if node is not None and node.is_ready and OFFSETS_TOPIC in node.image.topics:
-                led = node.groups.coordinator.led.get(number)
-                if led is not None and not led.is_loading:
-                    yield led
+        for partition in topic.partitions if topic is not None else ():
+            if (led := self._led_at(partition)) is not None:
+                yield led
+
+    def _led_at(self, partition: Partition) -> OffsetsPartition | None:
+        node = self._nodes().get(partition.leader)
+        if node is None or not node.is_ready or OFFSETS_TOPIC not in node.image.topics:
+            return None
+        led = node.groups.coordinator.led.get(partition.id)
+        return None if led is None or led.is_loading else led
+
+    def _led_of(self, group_id: str) -> OffsetsPartition | None:
+        """Return the partition that a group falls on, if some broker coordinates it."""
+        topic = self._image().topics.get(OFFSETS_TOPIC)
+        if topic is None:
+            return None
+        return self._led_at(topic.partitions[partition_of(group_id, len(topic.partitions))])
 
     def _find(self, group_id: str) -> OffsetsPartition:
         topic = self._image().topics.get(OFFSETS_TOPIC)
         if topic is None:
             raise _no_group(group_id)
+        led = self._led_of(group_id)
+        if led is not None:
+            led.check(group_id)  # its last rows may not be safe yet
+            return led
         number = partition_of(group_id, len(topic.partitions))
-        for led in self._led():
-            if led.replica.partition == number:
-                led.check(group_id)  # its last rows may not be safe yet
-                return led
         leader = topic.partitions[number].leader
         who = "nobody leads" if leader < 0 else f"broker {leader} has not read"
         raise KafkaError(
@@ -283,7 +309,7 @@ def _epoch_and_assignor(led: OffsetsPartition, group: ClassicGroup | ConsumerGro
 
 
 def _classic_members(group: ClassicGroup) -> list[GroupMember]:
-    is_known = group.state.name == STABLE and group.protocol_type == "consumer"
+    is_known = group.state.name == STABLE and group.protocol_type == CONSUMER
     return [
         GroupMember(
             member.id,
@@ -293,9 +319,23 @@ def _classic_members(group: ClassicGroup) -> list[GroupMember]:
             group.generation,
             _assigned(member.assignment) if is_known else [],
             None,
+            _believed(group, member),
         )
         for member in group.members
     ]
+
+
+def _believed(group: ClassicGroup, member: ClassicMember) -> list[Place]:
+    """Return what a member reads: it goes on until it joins again, and some do until they are given something else."""
+    if group.protocol_type != CONSUMER:
+        return []
+    has_joined = member.joining is not None or member.id in group.members.unsynced or member.syncing is not None
+    if not has_joined and member.assignment:
+        return _assigned(member.assignment)
+    subscription = read_subscription(member.protocols[0][1]) if member.protocols else None
+    if subscription is None:
+        return []
+    return sorted((topic.topic, number) for topic in subscription.owned_partitions for number in topic.partitions)
 
 
 def _assigned(data: bytes) -> list[Place]:
@@ -318,6 +358,7 @@ def _consumer_members(led: OffsetsPartition, group: ConsumerGroup) -> list[Group
             member.member_epoch,
             _places(member.assignment),
             _places(member.target_assignment),
+            _places(member.assignment),
         )
         for member in members
     ]

@@ -13,6 +13,7 @@ from minibroker.turns import Work
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from minibroker.groups.offsets_partition import OffsetsPartition
+    from minibroker.log.partition_log import PartitionLog
     from minibroker.server.http import HttpAnswer
 
     Row: TypeAlias = tuple[str, int]  # labels and figure
@@ -23,7 +24,8 @@ PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 
 
 METRICS = "/metrics"
-PAGES = ("/", "/health", "/healthz", "/live", "/ready", "/readyz", METRICS)
+HEALTH_PAGES = ("/health", "/healthz", "/live", "/ready", "/readyz")
+PAGES = ("/", *HEALTH_PAGES, METRICS)
 NAMED_PAGES = ("/health", "/ready", METRICS)
 LINE_US = 2
 LATE_TRANSACTION_MS = 5 * 60_000  # longer than any may last: its markers do not come, or it has no coordinator
@@ -90,6 +92,8 @@ def _metrics(node: BrokerParts) -> Iterator[str]:
         yield from _metric(f"kafka_topic_partition_{name}", "gauge", what, _of_partitions(node, figure))
     for name, what, measure in OF_REPLICAS:
         yield from _metric(f"kafka_topic_partition_{name}", "gauge", what, _of_replicas(node, measure))
+    for name, what, count in OF_LOGS:
+        yield from _metric(f"minibroker_{name}_total", "counter", what, _of_logs(node, count))
     offline = [(f'partition="{partition}",topic="{topic}"', 1) for topic, partition in node.offline()]
     yield from _metric("minibroker_offline_partition", "gauge", "1 for a partition whose disk or log fails.", offline)
     what = "1 for a partition led here with a transaction that its coordinator should have ended minutes ago."
@@ -100,10 +104,19 @@ def _metrics(node: BrokerParts) -> Iterator[str]:
     yield from _cleaning(node)
     connections = [(f'listener="{server.listener_name}"', len(server.connections)) for server in node.servers]
     yield from _metric("minibroker_connections", "gauge", "Open connections.", connections)
+    refused = [(f'listener="{server.listener_name}"', server.refused_count) for server in node.servers]
+    what = "Connections from addresses that no allow-list has."
+    yield from _metric("minibroker_connections_refused_total", "counter", what, refused)
     accepted = [(f'listener="{server.listener_name}"', server.accepted_count) for server in node.servers]
     yield from _metric("minibroker_connections_accepted_total", "counter", "Connections since the start.", accepted)
     sent = [(f'listener="{server.listener_name}"', server.sent_bytes) for server in node.servers]
     yield from _metric("minibroker_sent_bytes_total", "counter", "Bytes of answers.", sent)
+    logins = [
+        (f'listener="{listener}",result="{result}"', count)
+        for listener, counts in node.login_counts.items()
+        for result, count in counts.items()
+    ]
+    yield from _metric("minibroker_logins_total", "counter", "Logins, and sessions that were over.", logins)
     yield from _stretches(node)
     yield from _metric("minibroker_requests_total", "counter", "Requests by API and version.", _requests(node))
 
@@ -130,6 +143,35 @@ OF_REPLICAS: tuple[tuple[str, str, Callable[[Replica], int]], ...] = (
     ("oldest_offset", "First offset that is still there.", lambda each: each.log.log_start_offset),
     ("size_bytes", "Bytes of the log.", lambda each: each.log.size_bytes),
 )
+
+
+# Counted by each log since it was opened; only those are named that have any.
+OF_LOGS: tuple[tuple[str, str, Callable[[PartitionLog], int]], ...] = (
+    ("batches_in_place", "Batches appended as producers made them.", lambda log: log.batches_in_place),
+    # In Kafka a rate of each topic: ProduceMessageConversionsPerSec.
+    (
+        "produce_message_conversions",
+        "Records written anew for the format or codec of the topic.",
+        lambda log: log.records_converted,
+    ),
+    (
+        "produce_message_recompressions",
+        "Those of them that had the format already.",
+        lambda log: log.records_recompressed,
+    ),
+    # Kafka: counts records, not batches, in FetchMessageConversionsPerSec, which 4.0 has no more.
+    (
+        "fetch_batch_conversions",
+        "Batches written in an older format for a client that fetched.",
+        lambda log: log.batches_converted_for_fetch,
+    ),
+)
+
+
+def _of_logs(node: BrokerParts, figure: Callable[[PartitionLog], int]) -> Rows:
+    for replica in list(node.replicas.values()):
+        count = figure(replica.log)
+        yield (f'partition="{replica.partition}",topic="{replica.topic}"', count) if count else None
 
 
 def _of_partitions(node: BrokerParts, figure: Callable[[Partition], int]) -> Rows:

@@ -30,7 +30,7 @@ from minibroker.turns import is_work
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from minibroker.broker.dispatch import Context, Dispatcher, Eventually, Handler
+    from minibroker.broker.dispatch import Context, Dispatcher, Eventually
     from minibroker.faults.rules import Rule
     from minibroker.server.connection import Answer
 
@@ -49,7 +49,7 @@ class Injection:
         self.node = dispatcher.node
         self.faults = self.node.faults
 
-    def strike(self, route: Route, request: Request, context: Context) -> Callable[[Handler, int], Answer] | None:
+    def strike(self, route: Route, request: Request, context: Context) -> Callable[[int], Answer] | None:
         """Return what carries out the rule that strikes a request; each that is asked counts it."""
         for rule in list(self.faults.rules.values()):
             if (
@@ -61,12 +61,8 @@ class Injection:
                 return partial(self._carry_out, rule, route, request, context)
         return None
 
-    def _carry_out(
-        self, rule: Rule, route: Route, request: Request, context: Context, handler: Handler, correlation_id: int
-    ) -> Answer:
-        """Do to a request what a rule says; the handler may be another one than the route's own."""
-        if handler is not route.handler:
-            route = Route(route.api, route.version, route.cls, handler)
+    def _carry_out(self, rule: Rule, route: Route, request: Request, context: Context, correlation_id: int) -> Answer:
+        """Do to a request what a rule says."""
         if rule.drop_request:
             return None if _is_unanswered(route, request) else _silence()
         if rule.close == "before":

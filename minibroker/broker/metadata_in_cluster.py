@@ -356,8 +356,13 @@ class ClusterMetadata:
         """Have the controller fulfil a wish of a client; NetworkError if it does not answer."""
         return await self.network.call(self.parts.node_id, CONTROLLER, request, version)
 
-    async def create_topics(self, plans: Mapping[str, tuple[int, int, Mapping[str, str]]]) -> None:
-        """Make topics, and return when they are known here, or cannot be made; -1 is the brokers' default."""
+    async def create_topics(
+        self, plans: Mapping[str, tuple[int, int, Mapping[str, str]]], client: tuple[str, str | None] | None
+    ) -> None:
+        """Make topics, and return when they are known here, or cannot be made; -1 is the brokers' default.
+
+        client: the user and client id that they count for.
+        """
         config = self.parts.config
         request = CreateTopicsRequest(
             topics=[
@@ -372,6 +377,7 @@ class ClusterMetadata:
             ],
             timeout_ms=CALL_TIMEOUT_MS,
         )
+        request.client = client
         try:
             answer = await self._ask(request)
         except NetworkError:

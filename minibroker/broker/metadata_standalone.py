@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
     Endpoints = list[tuple[str, str, int, str]]  # listener, host, port and security protocol of each
 
+ASKED = "somebody asked for it"
+
 
 class StandaloneMetadata:
     """One for the life of a broker."""
@@ -155,13 +157,23 @@ class StandaloneMetadata:
     def change(self, records: Sequence[MetadataRecord], *, at_once: bool = True) -> None:
         """Write records into the metadata log and do what they say; at_once: all of it before this returns."""
         try:
-            self.log.append(records, now_ms=self.parts.clock.now_ms())
+            if self.parts.events.observed:
+                self._append_and_tell(records)
+            else:
+                self.log.append(records, now_ms=self.parts.clock.now_ms())
         except StorageError as failure:
             self.parts.disk_failed(failure)
             raise
         self.follow(records, at_once=at_once)
         if not self.log.is_together:
             self.partitions.sync_names()
+
+    def _append_and_tell(self, records: Sequence[MetadataRecord]) -> None:
+        """Let watchers know of what is decided here, as they do of a cluster's controller."""
+        from minibroker.controller.events import tell_decisions
+
+        with tell_decisions(self.parts.events, self.image, records, ASKED):
+            self.log.append(records, now_ms=self.parts.clock.now_ms())
 
     @contextmanager
     def together(self) -> Iterator[None]:

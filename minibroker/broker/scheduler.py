@@ -47,10 +47,10 @@ class Scheduler:
     def start(self) -> None:
         self._begun_ms = self._parts.clock.elapsed_ms()
         config = self._parts.config
-        self._every(config["log.flush.offset.checkpoint.interval.ms"], self.checkpoint_recovery_points)
-        self._every(config["log.flush.start.offset.checkpoint.interval.ms"], self.checkpoint_log_starts)
-        self._every(config["replica.high.watermark.checkpoint.interval.ms"], self.checkpoint_high_watermarks)
-        self._every(EXPIRY_MS, self.expire_producers)
+        self.every(config["log.flush.offset.checkpoint.interval.ms"], self.checkpoint_recovery_points)
+        self.every(config["log.flush.start.offset.checkpoint.interval.ms"], self.checkpoint_log_starts)
+        self.every(config["replica.high.watermark.checkpoint.interval.ms"], self.checkpoint_high_watermarks)
+        self.every(EXPIRY_MS, self.expire_producers)
         for replica in self._replicas.values():
             self.settle(replica.log.settings)
         if not self.keeps_all:
@@ -58,7 +58,7 @@ class Scheduler:
 
     def _start_cleaning(self) -> None:
         config = self._parts.config
-        self._every(config["log.retention.check.interval.ms"], self.retain, config["log.initial.task.delay.ms"])
+        self.every(config["log.retention.check.interval.ms"], self.retain, config["log.initial.task.delay.ms"])
         is_compacted = any(replica.log.settings.compact for replica in self._replicas.values())
         # Kafka: the cleaner looks for work at once, were there nothing that it could ever clean.
         self._timers["compact"] = self._parts.clock.after(
@@ -87,15 +87,15 @@ class Scheduler:
         if settings.flush_ms < FOREVER and self._begun_ms >= 0 and self.flush_due.__name__ not in self._timers:
             # In step with the start of the broker, whenever it is that somebody wants it.
             late_ms = (self._parts.clock.elapsed_ms() - self._begun_ms) % FLUSH_MS
-            self._every(FLUSH_MS, self.flush_due, FLUSH_MS - late_ms)
+            self.every(FLUSH_MS, self.flush_due, FLUSH_MS - late_ms)
 
-    def _every(self, period_ms: int, act: Callable[[], object], first_ms: int | None = None) -> None:
+    def every(self, period_ms: int, act: Callable[[], object], first_ms: int | None = None) -> None:
         """Do something again and again, never if the period is 0; a disk that refuses once is asked the next time."""
         if not period_ms:
             return
 
         def again() -> object:
-            self._every(period_ms, act)
+            self.every(period_ms, act)
             try:
                 return act()
             except StorageError as failure:

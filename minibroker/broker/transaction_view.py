@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from minibroker.broker.broker_parts import BrokerParts
     from minibroker.events import EventStream
-    from minibroker.metadata.image import MetadataImage
+    from minibroker.metadata.image import MetadataImage, Partition
     from minibroker.transactions.partition import Answer, TransactionStatePartition
     from minibroker.transactions.shard import TransactionalId
 
@@ -49,6 +49,22 @@ class SeenTransactions:
         """Return all transactional ids, by name."""
         return sorted(_view(led, found) for led in self._led() for found in led.shard.ids.values())
 
+    def ids(self) -> Iterator[str]:
+        """Yield all transactional ids."""
+        return (found.name for led in self._led() for found in led.shard.ids.values())
+
+    def row(self, id: str) -> list[object] | None:
+        """Return what a list of transactions shows of one, None if there is none, or nobody can tell."""
+        topic = self._image().topics.get(TRANSACTION_STATE_TOPIC)
+        if topic is None:
+            return None
+        led = self._led_at(topic.partitions[partition_of(id, len(topic.partitions))])
+        found = None if led is None else led.shard.ids.get(id)
+        if led is None or found is None or found.metadata.producer_epoch < 0:  # its first record is not written yet
+            return None
+        _, *row = _view(led, found)
+        return [[list(place) for place in each] if isinstance(each, list) else each for each in row]
+
     def transaction(self, id: str) -> TransactionView:
         """Return a transactional id; KafkaError if there is none, or nobody can tell."""
         return _view(*self._find(id))
@@ -56,12 +72,16 @@ class SeenTransactions:
     def _led(self) -> Iterator[TransactionStatePartition]:
         """Yield the partitions of the topic that some broker coordinates, and is to coordinate."""
         topic = self._image().topics.get(TRANSACTION_STATE_TOPIC)
-        for number, partition in enumerate(topic.partitions if topic is not None else ()):
-            node = self._nodes().get(partition.leader)
-            if node is not None and node.is_ready and TRANSACTION_STATE_TOPIC in node.image.topics:
-                led = node.transactions.coordinator.led.get(number)
-                if led is not None and not led.is_loading:
-                    yield led
+        for partition in topic.partitions if topic is not None else ():
+            if (led := self._led_at(partition)) is not None:
+                yield led
+
+    def _led_at(self, partition: Partition) -> TransactionStatePartition | None:
+        node = self._nodes().get(partition.leader)
+        if node is None or not node.is_ready or TRANSACTION_STATE_TOPIC not in node.image.topics:
+            return None
+        led = node.transactions.coordinator.led.get(partition.id)
+        return None if led is None or led.is_loading else led
 
     def _find(self, id: str) -> tuple[TransactionStatePartition, TransactionalId]:
         topic = self._image().topics.get(TRANSACTION_STATE_TOPIC)

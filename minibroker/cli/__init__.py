@@ -1,6 +1,7 @@
 """The command `minibroker`: one module for each command, imported when the command is used.
 
-A module has DESCRIPTION, perhaps EPILOG, `add_arguments(parser)` and `run(options)`, which returns the exit status.
+A module has DESCRIPTION, perhaps EPILOG and WORDS_ANYWHERE (behind options, too), `add_arguments(parser)` and
+`run(options)`, which returns the exit status.
 What must hold: a command loads nothing for the sake of another one, not even its options, so all start quickly.
 """
 
@@ -27,6 +28,12 @@ COMMANDS = {
     "transactions": ("transactions", "list and describe transactions, find those that hang, abort them"),
     "offsets": ("offsets", "where partitions begin and end, and which offset a moment has"),
     "configs": ("configs", "show and change settings of topics and brokers"),
+    "users": ("users", "passwords for SCRAM: list, add, change and remove them"),
+    "acls": ("acls", "access rules: list, add and remove them"),
+    "who-may": ("who_may", "say who may do what, and which rule decides"),
+    "tokens": ("tokens", "delegation tokens: make, renew, end and describe them"),
+    "quotas": ("quotas", "limits of clients: list, set and remove them, say which holds"),
+    "instances": ("instances", "promised flow and capacity of instances, and the share of each broker"),
     "metadata": ("metadata", "brokers, topics and partitions, as kcat -L shows them"),
     "retention": ("retention", "remove old segments now"),
     "compact": ("compact", "compact topics now: older values of keys go"),
@@ -37,13 +44,16 @@ COMMANDS = {
     "health": ("health", "exit with 0 if a broker answers, with 1 if not"),
     "explain": ("explain", "say what bytes mean, field by field"),
     "dump": ("dump", "print what kafka-dump-log prints of log segments, indexes and snapshots"),
+    "formats": ("formats", "the same records as v0, v1 and v2: how many bytes, and which"),
+    "codecs": ("codecs", "what compression does to your own records, in each format"),
     "verify": ("verify", "check a log directory and say where it is wrong"),
     "spark": ("spark", "jobs over many topics, on Apache Spark: export, import, profile, codecs, ..."),
 }
 # What people type who come from other tools: the name of one thing for its many, and `topics create` for --create.
 ALIASES = {
     "topic": "topics", "group": "groups", "transaction": "transactions", "config": "configs", "offset": "offsets",
-    "fault": "faults",
+    "fault": "faults", "user": "users", "acl": "acls", "token": "tokens", "instance": "instances",
+    "quota": "quotas",
 }  # fmt: skip
 VERBS = {
     "topics": ("list", "describe", "create", "alter", "delete"),
@@ -90,8 +100,9 @@ def _run(words: list[str]) -> int:
     if command not in COMMANDS:
         print(f"minibroker: there is no command {command!r}{_nearest(command)} See minibroker --help", file=sys.stderr)
         return USAGE
-    module = _module(command)
-    status: int = module.run(parser_of(command).parse_args(words))
+    module, parser = _module(command), parser_of(command)
+    parse = parser.parse_intermixed_args if hasattr(module, "WORDS_ANYWHERE") else parser.parse_args
+    status: int = module.run(parse(words))
     return status
 
 

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+    from minibroker.client.security import Security
+
     Row = dict[str, Any]  # of minibroker/cleaner/results.py, by the names of its fields
 
 INTERNAL = "__"
@@ -31,10 +33,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def clean(verb: str, options: argparse.Namespace, describe: Callable[[Row], tuple[bool, str]]) -> int:
     """Do it, and tell what was done. describe: whether something was done with the partition of a row, and what."""
 
-    async def work(addresses: list[tuple[str, int]]) -> int:
+    async def work(addresses: list[tuple[str, int]], security: Security | None) -> int:
         if options.partition is not None and options.topic is None:
             raise Refused(f"--partition {options.partition} of which topic? Say --topic too")
-        rows = await _ask(addresses, verb, {"topic": options.topic, "partition": options.partition})
+        place = {"topic": options.topic, "partition": options.partition}
+        rows = await ask_first(addresses, security, "POST", f"/{verb}", place)
         if options.json:
             print_json(rows)
         else:
@@ -55,7 +58,9 @@ def _print(rows: list[Row], describe: Callable[[Row], tuple[bool, str]], *, tell
         print("there are no partitions")
 
 
-async def _ask(addresses: list[tuple[str, int]], verb: str, place: dict[str, Any]) -> list[Row]:
+async def ask_first(
+    addresses: list[tuple[str, int]], security: Security | None, method: str, path: str, body: dict[str, Any] | None
+) -> list[Row]:
     """Ask the first broker that answers."""
     from minibroker.client.control import LONG_TIMEOUT_MS, ask
     from minibroker.clock import LoopClock
@@ -64,7 +69,9 @@ async def _ask(addresses: list[tuple[str, int]], verb: str, place: dict[str, Any
     failure: OSError | None = None
     for host, port in addresses:
         try:
-            found: list[Row] = await ask(host, port, "POST", f"/{verb}", place, clock=clock, timeout_ms=LONG_TIMEOUT_MS)
+            found: list[Row] = await ask(
+                host, port, method, path, body, clock=clock, timeout_ms=LONG_TIMEOUT_MS, security=security
+            )
         except ConnectionRefusedError as refused:
             failure = refused
             continue

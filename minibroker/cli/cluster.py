@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     import argparse
     from typing import Any
 
+    from minibroker.client.security import Security
     from minibroker.cluster.verbs import Verb
 
 DESCRIPTION = "Kill, pause, cut, step and ask a cluster that runs (minibroker serve --brokers 3)."
@@ -83,10 +84,11 @@ def run(options: argparse.Namespace) -> int:
             print(f"{usage(name)}\n    {verb.says}")
         return DONE
 
-    async def work(addresses: list[tuple[str, int]]) -> int:
+    async def work(addresses: list[tuple[str, int]], security: Security | None) -> int:
         if options.verb not in _verbs():
             raise Refused(f"there is no verb {options.verb!r}: there are {', '.join(_verbs())}")
-        _print(options, await _ask(addresses, options.verb, arguments_of(options.verb, options.words, options)))
+        arguments = arguments_of(options.verb, options.words, options)
+        _print(options, await _ask(addresses, security, options.verb, arguments))
         return DONE
 
     return run_over_http("cluster", options, work, "minibroker serve --brokers 3")
@@ -107,7 +109,7 @@ def _print(options: argparse.Namespace, answer: Any) -> None:
         print(answer)
 
 
-async def _ask(addresses: list[tuple[str, int]], verb: str, body: dict[str, Any]) -> Any:
+async def _ask(addresses: list[tuple[str, int]], security: Security | None, verb: str, body: dict[str, Any]) -> Any:
     """Ask the first broker that answers: those that are killed or paused do not."""
     from minibroker.client.control import Refusal, ask
     from minibroker.clock import LoopClock
@@ -116,13 +118,15 @@ async def _ask(addresses: list[tuple[str, int]], verb: str, body: dict[str, Any]
     failure: OSError | None = None
     for host, port in addresses:
         try:
-            await ask(host, port, "GET", "/health", clock=clock, timeout_ms=ALIVE_TIMEOUT_MS)
+            await ask(host, port, "GET", "/health", clock=clock, timeout_ms=ALIVE_TIMEOUT_MS, security=security)
         except Refusal:
             pass  # it is alive: what it says is no JSON
         except OSError as error:
             failure = error
             continue
-        return await ask(host, port, "POST", f"/cluster/{verb}", body, clock=clock, timeout_ms=HTTP_TIMEOUT_MS)
+        return await ask(
+            host, port, "POST", f"/cluster/{verb}", body, clock=clock, timeout_ms=HTTP_TIMEOUT_MS, security=security
+        )
     assert failure is not None
     raise failure
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from minibroker.cli.connect import Refused, print_json, run_with_cluster
+from minibroker.cli.connect import Refused, complain, print_json, run_with_cluster
 from minibroker.cli.connect import add_arguments as add_connection
-from minibroker.cli.status import DONE
+from minibroker.cli.status import DONE, USAGE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,6 +34,8 @@ SOURCES = {
 }
 OWN = {"topic": 1, "broker": 2, "broker_logger": 6, "client_metrics": 7, "group": 8}  # set on the thing itself
 DEFAULT_OF_BROKERS = 3
+LIMITED = ("clients", "ips")  # what they have are quotas: quotas.py, which takes the same words
+USERS = "users"  # what they have as settings are their passwords for SCRAM: users.py
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -42,7 +44,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-t", "--topic", dest="topics", action="append", default=[], metavar="NAME")
     parser.add_argument("--broker", dest="brokers", action="append", default=[], metavar="ID")
     parser.add_argument("--broker-defaults", action="store_true", help="what holds for every broker of the cluster")
-    parser.add_argument("--entity-type", choices=tuple(KINDS), metavar="KIND", help=", ".join(KINDS))
+    parser.add_argument(
+        "--entity-type", choices=(*KINDS, USERS, *LIMITED), metavar="KIND", help=", ".join((*KINDS, USERS))
+    )
     parser.add_argument("--entity-name", action="append", default=[], metavar="NAME")
     parser.add_argument("--entity-default", action="store_true", help="with --entity-type brokers: --broker-defaults")
     verbs = parser.add_mutually_exclusive_group()
@@ -55,6 +59,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
+    if options.entity_type == USERS:
+        from minibroker.cli.users import run_as_configs
+
+        return run_as_configs(options)
+    if options.entity_type in LIMITED:
+        complain(
+            "configs",
+            f"--entity-type {options.entity_type}: they have limits: `minibroker quotas` takes the same words",
+        )
+        return USAGE
+
     async def work(cluster: Cluster) -> int:
         changes = _changes(options)
         resources = await _resources(cluster, options)

@@ -14,19 +14,39 @@ from minibroker.cli.status import FAILED, USAGE
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Mapping
 
     from minibroker.client.cluster import Cluster
+    from minibroker.client.security import Security
     from minibroker.errors import KafkaError
 
 DEFAULT_PORT = 9092
 TIMEOUT_MS = 10_000
 # Of -X, for every command; produce and consume know more.
 COMMON_PROPERTIES = ("api.version.request", "bootstrap.servers", "client.id", "metadata.broker.list")
+SECURITY_PROPERTIES = (
+    *("security.protocol", "ssl.truststore.location", "ssl.truststore.type", "ssl.truststore.certificates"),
+    *("ssl.keystore.location", "ssl.keystore.type", "ssl.keystore.password", "ssl.key.password"),
+    *("ssl.endpoint.identification.algorithm", "ssl.ca.location", "ssl.certificate.location", "ssl.key.location"),
+    *("sasl.mechanism", "sasl.mechanisms", "sasl.jaas.config", "sasl.username", "sasl.password"),
+)
+# What librdkafka calls otherwise than Kafka.
+OTHER_NAMES = {"ssl.ca.location": "ssl.truststore.location", "sasl.mechanisms": "sasl.mechanism"}
 
+NO_AUTHORIZER = (
+    "it asks nobody; with authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer and "
+    "super.users=User:NAME it does"
+)
+NO_CERTIFICATE = "CERTIFICATE_REQUIRED"  # what OpenSSL calls it
+NO_TLS = ": no TLS, "  # how our client tells of what Kafka has no code for
 HINTS = {
+    "CLUSTER_AUTHORIZATION_FAILED": "who asks may not: log in as one of super.users, see --command-config",
+    "DELEGATION_TOKEN_AUTH_DISABLED": "the broker makes none: it needs delegation.token.secret.key",
+    "DELEGATION_TOKEN_OWNER_MISMATCH": "only the owner and the renewers of a token may do that",
+    "DELEGATION_TOKEN_REQUEST_NOT_ALLOWED": "log in first, and not with a token: see --command-config",
     "INVALID_PARTITIONS": "partitions can be added, not taken away",
     "INVALID_REPLICATION_FACTOR": "no more replicas than brokers",
+    "SECURITY_DISABLED": NO_AUTHORIZER,
     "TOPIC_ALREADY_EXISTS": "--if-not-exists takes that for success",
     "UNKNOWN_TOPIC_OR_PARTITION": "minibroker topics --list shows what there is",
     "UNSUPPORTED_VERSION": "the broker is too old for this, or serves it not",
@@ -54,6 +74,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "-X", "--command-property", dest="properties", action="append", default=[], metavar="KEY=VALUE",
         help="a setting of the client, by librdkafka's or Kafka's name",
     )  # fmt: skip
+    parser.add_argument(
+        "--command-config", metavar="FILE", help="properties of a client, of which those about TLS and logins count"
+    )
 
 
 def properties_of(options: argparse.Namespace, *known: str) -> dict[str, str]:
@@ -63,10 +86,56 @@ def properties_of(options: argparse.Namespace, *known: str) -> dict[str, str]:
         key, separator, value = text.partition("=")
         if not separator:
             raise Refused(f"-X {text}: say key=value")
-        if key not in (*known, *COMMON_PROPERTIES):
-            raise Refused(f"-X {key}: not known here; there are {', '.join(sorted((*known, *COMMON_PROPERTIES)))}")
+        names = (*known, *COMMON_PROPERTIES, *SECURITY_PROPERTIES)
+        if key not in names:
+            raise Refused(f"-X {key}: not known here; there are {', '.join(sorted(names))}")
         found[key] = value
     return found
+
+
+def security_of(options: argparse.Namespace, given: Mapping[str, str]) -> Security | None:
+    """Return how connections are to be made safe, by -X before --command-config; None: not at all."""
+    settings = _security_in(options.command_config) if options.command_config else {}
+    for name, value in given.items():
+        if name in SECURITY_PROPERTIES:
+            settings[OTHER_NAMES.get(name, name)] = value
+    if not settings:
+        return None
+    if "security.protocol" not in settings:
+        raise Refused(f"{', '.join(settings)}: nothing comes of it without security.protocol")
+    from minibroker.client.security import Security, SecurityError
+
+    certificate, key = settings.pop("ssl.certificate.location", ""), settings.pop("ssl.key.location", "")
+    if certificate != key:
+        raise Refused("-X ssl.key.location: write key and certificates into one file, and let both settings name it")
+    if key:
+        settings["ssl.keystore.location"] = key
+    if "sasl.username" in settings:
+        words = (f'{name}="{_escaped(settings.pop(f"sasl.{name}", ""))}"' for name in ("username", "password"))
+        settings["sasl.jaas.config"] = f"LoginModule required {' '.join(words)};"
+    try:
+        return Security.of(settings)
+    except SecurityError as error:
+        raise Refused(str(error)) from None
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"')
+
+
+def _security_in(path: str) -> dict[str, str]:
+    """Return what a properties file of a client says about security; the rest is for others."""
+    from minibroker.log.checkpoints import BrokenFile
+    from minibroker.log.meta_properties import parse_properties
+
+    try:
+        with open(path, "rb") as file:
+            found = parse_properties(file.read(), path)
+    except OSError as error:
+        raise Refused(f"--command-config {path}: {error.strerror}") from None
+    except BrokenFile as broken:
+        raise Refused(f"--command-config {path}, line {broken.line}: {broken.reason}") from None
+    return {name: text for name, (_, text) in found.items() if name in SECURITY_PROPERTIES}
 
 
 def shown(addresses: list[tuple[str, int]]) -> str:
@@ -124,6 +193,7 @@ def run_with_cluster(
             client_id=given.get("client.id", "minibroker"),
             timeout_ms=TIMEOUT_MS,
             ask_versions=given.get("api.version.request") != "false",
+            security=security,
         ) as cluster:
             await cluster.connection()
             return await work(cluster)
@@ -131,6 +201,7 @@ def run_with_cluster(
     try:
         given = properties_of(options, *properties)
         addresses = addresses_of(options, *properties)
+        security = security_of(options, given)
         return asyncio.run(main())
     except Refused as refusal:
         complain(command, str(refusal))
@@ -146,7 +217,7 @@ def run_with_cluster(
 def run_over_http(
     command: str,
     options: argparse.Namespace,
-    work: Callable[[list[tuple[str, int]]], Awaitable[int]],
+    work: Callable[[list[tuple[str, int]], Security | None], Awaitable[int]],
     starter: str = "minibroker serve",
 ) -> int:
     """Run what a command does with the HTTP of brokers; say what went wrong, and return the exit status."""
@@ -157,10 +228,11 @@ def run_over_http(
     addresses: list[tuple[str, int]] = []
 
     async def main() -> int:
-        return await work(addresses)
+        return await work(addresses, security)
 
     try:
         addresses = addresses_of(options)
+        security = security_of(options, properties_of(options))
         return asyncio.run(main())
     except Refused as refusal:
         complain(command, str(refusal))
@@ -198,12 +270,28 @@ def _explained(error: KafkaError, addresses: list[tuple[str, int]], cluster: Clu
         return [error.message]
     if "[Errno -" in error.message:
         return [f"{asked}: there is no host of that name"]
+    if NO_TLS in error.message:
+        return [f"{error.message}: perhaps who listens there speaks none, and security.protocol is another one"]
+    if NO_CERTIFICATE in error.message:
+        return [
+            f"{error.message}",
+            f"who listens at {asked} asks clients for a certificate: -X ssl.certificate.location=... and "
+            "-X ssl.key.location=..., or both in a file by --command-config",
+        ]
     if error.message.startswith("no connection to"):
         return [f"nobody answers at {asked}: is the broker running? `minibroker serve` starts one"]
-    return [f"{error.message}", f"who listens at {asked} speaks TLS perhaps, or is no Kafka broker of 0.10 or later"]
+    return [
+        f"{error.message}",
+        f"who listens at {asked} speaks TLS perhaps (-X security.protocol=SSL), asks for a login (-X "
+        "security.protocol=SASL_PLAINTEXT -X sasl.mechanism=PLAIN -X sasl.username=... -X sasl.password=..., or a file "
+        "by --command-config), lets in some "
+        "networks only, or is no Kafka broker of 0.10 or later",
+    ]
 
 
 def _with_hint(error: KafkaError) -> str:
+    if NO_TLS in error.message:
+        return error.message
     hint = HINTS.get(error.code.name)
     return f"{error.code.name}{error.message and f': {error.message}'}{(hint and f' ({hint})') or ''}"
 

@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 
-from minibroker.cli.explain import print_fields, wants_colors
+from minibroker.cli.explain import wants_colors
 from minibroker.cli.status import DONE, FAILED, USAGE
 
 DESCRIPTION = "Print what kafka-dump-log prints, with its options. A directory stands for the files in it."
@@ -31,6 +31,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     releases = ("0.8.2", "0.10.2", "1.0", "2.8", "3.9", "4.4")
     parser.add_argument("--release", choices=releases, default="4.4", help="whose words: default 4.4")
     parser.add_argument("--bytes", action="store_true", help="every field with its bytes instead")
+    parser.add_argument(
+        "--sent", action="store_true", help="what the producer sent, and what the broker changed, instead"
+    )
     parser.add_argument("--explain-offsets", action="store_true", help="how each record comes to its offset instead")
     parser.add_argument("--format", choices=("0.7",), default="", help="with --explain-offsets, of a log without magic")
     parser.add_argument("--compare", action="store_true", help="two states of a log, BEFORE and AFTER it was cleaned")
@@ -93,9 +96,12 @@ def run(options: argparse.Namespace) -> int:
             os.stat(path)  # says of what is not there that it is not
         wanted = LESSON_SUFFIXES if options.explain_offsets else DUMP_SUFFIXES
         files = [file for path in given for file in _files_of(path, wanted)]
-        broken = (_dump_bytes if options.bytes else _dump_lesson if options.explain_offsets else _dump_lines)(
-            files, options, complain
-        )
+        dump = _dump_lines
+        if options.bytes or options.sent:
+            dump = _dump_bytes if options.bytes else _dump_sent
+        elif options.explain_offsets:
+            dump = _dump_lesson
+        broken = dump(files, options, complain)
     except BrokenPipeError:
         raise
     except OSError as failure:
@@ -136,16 +142,47 @@ def _dump_lines(files: list[str], options: argparse.Namespace, complain: Callabl
 
 
 def _dump_bytes(files: list[str], options: argparse.Namespace, complain: Callable[[object], None]) -> bool:
+    from textwrap import wrap
+
+    from minibroker.cli.field_lines import output_width, print_fields
     from minibroker.tools.dump.fields import pieces
 
     broken = False
+    commented: set[str] = set()
     for path in files:
         print(f"Dumping {path}")
         for piece in pieces(path, _view(path)[: options.max_bytes]):
-            if piece.title:
-                print(piece.title)
-            print_fields(piece.explanation, wants_colors(options), piece.position)
+            for line in wrap(piece.title, output_width(), break_long_words=False, break_on_hyphens=False):
+                print(line)
+            print_fields(piece.explanation, wants_colors(options), piece.position, commented)
             broken = broken or piece.explanation.error is not None
+    return broken
+
+
+def _dump_sent(files: list[str], options: argparse.Namespace, complain: Callable[[object], None]) -> bool:
+    """Print for each batch of the logs what a producer sent, and what the broker has changed of it."""
+    from minibroker.cli.field_lines import comparison_lines, output_width
+    from minibroker.errors import ProtocolError
+    from minibroker.tools.appended import NotKnown, as_sent, compare
+    from minibroker.tools.dump.batches import file_batches
+
+    broken, width = False, output_width()
+    for path in (path for path in files if path.endswith(DUMP_SUFFIXES[0])):
+        print(f"Dumping {path}")
+        for number, batch in enumerate(file_batches(_view(path)[: options.max_bytes], path)):
+            stored = bytes(batch.view)
+            print(f"batch[{number}] at {batch.position}, v{batch.magic}")
+            try:
+                found = compare(as_sent(stored), stored)
+            except NotKnown as unknown:
+                print(f"not known any more: {unknown}")
+                continue
+            except ProtocolError as error:
+                complain(f"minibroker dump: {path}: batch[{number}]: {error}")
+                broken = True
+                continue
+            for line in comparison_lines(found, wants_colors(options), width, batch.position, number):
+                print(line)
     return broken
 
 

@@ -1,4 +1,4 @@
-"""`minibroker explain`: what bytes mean, field by field; and how such fields are printed."""
+"""`minibroker explain`: what bytes mean, field by field."""
 
 from __future__ import annotations
 
@@ -10,9 +10,6 @@ from minibroker.cli.status import DONE, FAILED, USAGE
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
-    from typing import Any
-
-    from minibroker.tools.explain import Explanation, Part
 
 DESCRIPTION = "Say what bytes mean, field by field: a request, a response, batches, an index, a checkpoint."
 EPILOG = "A file of a log directory is known by its name. Bytes that fit are taken for a request or for batches."
@@ -32,11 +29,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--api", default="", help="of a response: Fetch, or 1")
     parser.add_argument("--api-version", type=int, metavar="N", help="of a response or a message")
+    parser.add_argument("--stored-as", metavar="HEX|FILE", help="compare with this, which a broker has made of it")
+    parser.add_argument(
+        "--append-at", type=int, metavar="OFFSET", help="compare with what a leader makes of it whose log ends there"
+    )
+    parser.add_argument("--leader-epoch", type=int, default=0, metavar="N", help="with --append-at: of that leader")
+    parser.add_argument(
+        "--topic-format", type=int, choices=(0, 1, 2), help="the format of its topic; default: the same"
+    )
+    parser.add_argument("--topic-codec", default="producer", metavar="NAME", help="compression.type of its topic")
+    parser.add_argument("--append-time", type=int, metavar="MS", help="LogAppendTime, and when that is")
     parser.add_argument("--json", action="store_true", help="one JSON document")
     parser.add_argument("--color", choices=("auto", "always", "never"), default="auto")
 
 
 def run(options: argparse.Namespace) -> int:
+    from minibroker.cli.field_lines import print_fields
     from minibroker.tools.explain import explain, file_kind
 
     try:
@@ -44,6 +52,8 @@ def run(options: argparse.Namespace) -> int:
     except (OSError, ValueError) as failure:
         print(f"minibroker explain: {failure}", file=sys.stderr)
         return USAGE
+    if options.stored_as is not None or options.append_at is not None:
+        return _compare(data, options)
     found = explain(data, options.kind or file_kind(name), options.api, options.api_version)
     if options.json:
         import json
@@ -53,6 +63,43 @@ def run(options: argparse.Namespace) -> int:
     else:
         print_fields(found, wants_colors(options))
     return FAILED if found.error else DONE
+
+
+def _compare(data: bytes, options: argparse.Namespace) -> int:
+    """Print what a broker has changed, or would change, of what a producer sent: batches, or a whole request."""
+    from minibroker.cli.field_lines import comparison_lines, output_width
+    from minibroker.errors import KafkaError, ProtocolError
+    from minibroker.tools.appended import append, compare, sent_records
+
+    try:
+        sent = sent_records(data)
+        if options.stored_as is not None:
+            stored, _ = _read(options.stored_as)
+        else:
+            stored = append(
+                sent,
+                next_offset=options.append_at,
+                leader_epoch=options.leader_epoch,
+                now_ms=options.append_time or 0,
+                message_format=sent[16] if options.topic_format is None else options.topic_format,
+                compression_type=options.topic_codec,
+                append_time=options.append_time is not None,
+            ).data
+        found = compare(sent, stored)
+    except (OSError, ValueError) as failure:
+        print(f"minibroker explain: {failure}", file=sys.stderr)
+        return USAGE
+    except (ProtocolError, KafkaError) as error:
+        print(f"minibroker explain: {error}", file=sys.stderr)
+        return FAILED
+    if options.json:
+        import json
+
+        print(json.dumps(found.to_dict(), indent=1))
+    else:
+        for line in comparison_lines(found, wants_colors(options), output_width()):
+            print(line)
+    return DONE
 
 
 def _read(what: str) -> tuple[bytes, str]:
@@ -77,48 +124,6 @@ def _unhex(data: bytes) -> bytes | None:
         return bytes.fromhex("".join(data.decode("ascii").split()).removeprefix("0x"))
     except ValueError:
         return None
-
-
-BYTES_SHOWN = 12  # of one field
-DIM, PATH, VALUE, ERROR, PLAIN = "\x1b[2m", "\x1b[36m", "\x1b[1m", "\x1b[31m", "\x1b[0m"
-
-
-def print_fields(found: Explanation, colors: bool, start: int = 0) -> None:
-    """Print a line a field; the bytes begin at `start` of their file."""
-
-    def paint(color: str, text: str) -> str:
-        return f"{color}{text}{PLAIN}" if colors and text else text
-
-    hex_width = max((len(_hex(part)) for part in found.parts), default=0)
-    path_width = min(60, max((len(part.path) for part in found.parts), default=0))
-    inside = ""
-    for part in found.parts:
-        if part.inside != inside:
-            inside = part.inside
-            print(paint(DIM, f"-- {inside or 'the bytes again'}"))
-        first = 0 if part.inside else start
-        place = f"{first + part.start:>6}-{first + part.end:<6}"
-        line = f"{paint(DIM, place)} {_hex(part):<{hex_width}}  {paint(PATH, f'{part.path:<{path_width}}')}"
-        line += f"  {paint(VALUE, _shown(part.value))}  {paint(DIM, part.type)}"
-        print(line + (paint(DIM, f"  # {part.comment}") if part.comment else ""))
-    if found.error:
-        print(paint(ERROR, f"{type(found.error).__name__}: {found.error}"))
-
-
-def _hex(part: Part) -> str:
-    shown = part.data[:BYTES_SHOWN].hex(" ")
-    return shown + (f" (+{len(part.data) - BYTES_SHOWN})" if len(part.data) > BYTES_SHOWN else "")
-
-
-def _shown(value: Any) -> str:
-    if value is None:
-        return "null"
-    if isinstance(value, bytes):
-        value = value[:40] + b"..." if len(value) > 40 else value
-        return repr(value)[1:]
-    if isinstance(value, str) and not value.isprintable():
-        return repr(value)
-    return str(value)
 
 
 def wants_colors(options: argparse.Namespace) -> bool:

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
+    from minibroker.client.security import Security
+
 DESCRIPTION = "Let the clients of a broker meet errors, delays and broken connections; list these, take them away."
 EPILOG = "minibroker faults add --api Produce --error NOT_LEADER_OR_FOLLOWER --times 2"
 
@@ -62,8 +64,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    async def work(addresses: list[tuple[str, int]]) -> int:
-        await _carry_out(options, list(_calls(options)), addresses)
+    async def work(addresses: list[tuple[str, int]], security: Security | None) -> int:
+        await _carry_out(options, list(_calls(options)), addresses, security)
         return DONE
 
     return run_over_http("faults", options, work)
@@ -112,7 +114,10 @@ def _attributes(texts: list[str]) -> dict[str, int]:
 
 
 async def _carry_out(
-    options: argparse.Namespace, calls: list[tuple[str, str, dict[str, Any] | None]], addresses: list[tuple[str, int]]
+    options: argparse.Namespace,
+    calls: list[tuple[str, str, dict[str, Any] | None]],
+    addresses: list[tuple[str, int]],
+    security: Security | None,
 ) -> None:
     from minibroker.client.control import ask
     from minibroker.clock import LoopClock
@@ -121,7 +126,7 @@ async def _carry_out(
     rows: list[dict[str, Any]] = []
     for host, port in addresses:
         for method, path, body in calls:
-            found = await ask(host, port, method, path, body, clock=clock)
+            found = await ask(host, port, method, path, body, clock=clock, security=security)
             rows += found if isinstance(found, list) else [found]
     if options.json:
         print_json(rows)

@@ -1,7 +1,7 @@
 """`minibroker lesson`: replication and transactions step by step, on a cluster that one's own clients may join.
 
-At a terminal each step waits for Enter, and the brokers listen on ports. Else, or with --run, the lesson is played at
-once and in virtual time: it prints the same each time, and there is nothing to join.
+At a terminal each step waits for Enter, one can go back, and the brokers listen on ports and serve the page. Else, or
+with --run, the lesson is played at once and in virtual time: it prints the same each time, and nobody can join.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from minibroker.cli.status import DONE, FAILED, USAGE
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Sequence
 
     from minibroker.lessons.running import Outcome
     from minibroker.lessons.scenario import Scenario
 
 DESCRIPTION = "Learn how Kafka works, step by step, on a real cluster. Without a name: list the lessons."
-JOIN = "The clock stands still between steps.\nYour own clients may join: {}\n"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,11 +31,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from minibroker.lessons import LESSONS, load
-
     if options.name is None:
-        for name in LESSONS:
-            print(f"  {name:24}{load(name).title}")
+        from minibroker.taught import titles
+
+        for name, title in titles().items():
+            print(f"  {name:24}{title}")
         print("\nminibroker lesson NAME plays one.")
         return DONE
     if options.text:
@@ -95,50 +95,38 @@ def _run(scenario: Scenario, *, everything: bool) -> int:
 
 
 async def _play(scenario: Scenario, port: int, *, everything: bool) -> int:
-    """Play a lesson on sockets, a step for each Enter."""
+    """Play a lesson on sockets, as somebody wants who types."""
     from random import Random
 
     from minibroker.events import EventStream
-    from minibroker.lessons.running import Player, new_clock
+    from minibroker.lessons.guide import Guide
+    from minibroker.lessons.on_page import OnPage
+    from minibroker.lessons.running import new_clock
+    from minibroker.lessons.session import Session
     from minibroker.lessons.stage import Stage
-    from minibroker.lessons.telling import tell_outcome, tell_step, tell_title, tell_words
 
-    clock = new_clock()
-    ports = range(port, port + 100) if port else ()
-    stage = Stage(clock, EventStream(clock.now_ms), Random(1), ports=ports)
-    player = Player(scenario, stage)
-    status = DONE
-    _print(tell_title(scenario))
+    def new_stage(ports: Sequence[int]) -> Stage:
+        clock = new_clock()
+        return Stage(clock, EventStream(clock.now_ms), Random(1), ports=ports)
+
+    guide = Guide(scenario, new_stage, range(port, port + 100) if port else ())
     try:
-        for step in scenario.steps:
-            _print(tell_step(step))
-            if not await _enter():
-                return status
-            had_cluster = stage.cluster is not None
-            outcome = await player.play(step)
-            _print(
-                tell_outcome(
-                    outcome, colour=sys.stdout.isatty() and "NO_COLOR" not in os.environ, everything=everything
-                )
-            )
-            if outcome.failures:
-                status = FAILED  # a client that joined may be why, so go on
-            if not had_cluster and stage.cluster is not None:
-                _print([JOIN.format(stage.cluster.bootstrap_servers)])
-        _print(tell_words(scenario.last_words))
-        if await _enter("[Enter to end] "):
-            _print([])
+        colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
+        session = Session(guide, lambda text: print(text, flush=True), colour=colour, everything=everything)
+        OnPage(session, guide, print, lambda: print(session.prompt, end="", flush=True))
+        while not session.is_over:
+            await session.type(await _line(session.prompt))
     finally:
-        await stage.close()
-    return status
+        await guide.close()
+    return FAILED if session.has_failed else DONE
 
 
 def _print(lines: list[str]) -> None:
     print("\n".join(lines), flush=True)
 
 
-async def _enter(prompt: str = "[Enter] ") -> bool:
-    """Wait for a line, while the cluster lives on; return whether to go on."""
+async def _line(prompt: str) -> str:
+    """Return what is typed, while the cluster lives on; empty: there will be no more."""
     import asyncio
 
     print(prompt, end="", flush=True)
@@ -152,7 +140,6 @@ async def _enter(prompt: str = "[Enter] ") -> bool:
 
     loop.add_reader(sys.stdin.fileno(), read)
     try:
-        line = await typed
+        return await typed
     finally:
         loop.remove_reader(sys.stdin.fileno())
-    return line != "" and line.strip().lower() not in ("q", "quit", "exit")

@@ -33,7 +33,7 @@ class Progress:
 
     def say(self, text: str) -> None:
         """Print a line of its own."""
-        self._remove()
+        self.clear()
         print(text, file=sys.stderr)
 
     def __enter__(self) -> Self:
@@ -42,7 +42,7 @@ class Progress:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._remove()
+        self.clear()
 
     def _draw(self) -> None:
         self._drawn_ms = self._clock.now_ms()
@@ -54,7 +54,8 @@ class Progress:
         print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
         self._is_there = True
 
-    def _remove(self) -> None:
+    def clear(self) -> None:
+        """Take the line away, for something else to be printed."""
         if self._is_there:
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
             self._is_there = False

@@ -29,6 +29,7 @@ EPILOG = "Without -b a cluster is started for it; minibroker serve --brokers 3 s
 REFRESH_MS = 100  # at most so often, and once in a while because the clock runs
 IDLE_MS = 500
 ARROWS = {"\x1b[A": "up", "\x1b[B": "down", "\x1b[C": "right", "\x1b[D": "left"}
+PAGES = {"\x1b[5~": "page up", "\x1b[6~": "page down"}
 ENTER, LEAVE = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"  # another screen, no cursor
 ONCE_WIDTH, ONCE_HEIGHT = 80, 40
 
@@ -219,6 +220,9 @@ def keys_of(typed: str) -> list[str]:
         if arrow in ARROWS:
             found.append(ARROWS[arrow])
             typed = typed[3:]
+        elif typed[:4] in PAGES:
+            found.append(PAGES[typed[:4]])
+            typed = typed[4:]
         else:
             found.append("q" if typed[0] == "\x03" else typed[0])
             typed = typed[1:]

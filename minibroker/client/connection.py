@@ -134,7 +134,8 @@ class Connection(AsyncCloseable):
         except OSError as failure:
             if security is not None:
                 security.check_failure(failure, address)
-            raise ConnectionLost(f"no connection to {address}: {failure}") from failure
+            cut = "no TLS, it was closed in the handshake" if tls is not None else "it was closed at once"
+            raise ConnectionLost(f"no connection to {address}: {failure if str(failure) else cut}") from failure
         try:
             if ask_versions:
                 await connection._ask_versions(timeout_ms)

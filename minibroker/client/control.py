@@ -8,9 +8,11 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from asyncio import StreamWriter
     from collections.abc import Mapping
     from typing import Any
 
+    from minibroker.client.security import Security
     from minibroker.clock import Clock
 
 TIMEOUT_MS = 10_000
@@ -23,6 +25,12 @@ class Refusal(ValueError):
     status = 0  # of HTTP; 0: there was none
 
 
+def host_header(writer: StreamWriter, port: int) -> str:
+    """Return the address that was reached: a name of it that the broker does not know would be refused."""
+    reached: str = writer.get_extra_info("peername")[0]
+    return f"[{reached}]:{port}" if ":" in reached else f"{reached}:{port}"
+
+
 async def ask(
     host: str,
     port: int,
@@ -32,20 +40,20 @@ async def ask(
     *,
     clock: Clock,
     timeout_ms: float = TIMEOUT_MS,
+    security: Security | None = None,
 ) -> Any:
     """Return what the broker answers as JSON; Refusal, or OSError if there is no answer."""
     import asyncio
     import json
 
-    reader, writer = await asyncio.open_connection(host, port)
+    context = None if security is None else security.context
+    reader, writer = await asyncio.open_connection(host, port, ssl=context)
     timer = clock.after(timeout_ms, writer.transport.abort)
     try:
         data = b"" if body is None else json.dumps(body).encode()
         kind = f"Content-Type: application/json\r\nContent-Length: {len(data)}\r\n" if data else ""
-        # The address that was reached: a name of it that the broker does not know would be refused.
-        reached = writer.get_extra_info("peername")[0]
-        name = f"[{reached}]" if ":" in reached else reached
-        writer.write(f"{method} {path} HTTP/1.1\r\nHost: {name}:{port}\r\n{kind}\r\n".encode() + data)
+        head_line = f"{method} {path} HTTP/1.1\r\nHost: {host_header(writer, port)}\r\n"
+        writer.write(f"{head_line}{kind}\r\n".encode() + data)
         head, _, text = (await reader.read()).partition(b"\r\n\r\n")
     finally:
         timer.cancel()

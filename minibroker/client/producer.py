@@ -23,10 +23,11 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from minibroker.client.accumulator import OpenBatch, PartitionQueue, Pending, ProducerId, RecordMetadata, size_of
 from minibroker.client.cluster import NO_NODE, Cluster, Topic
 from minibroker.client.connection import AsyncCloseable
-from minibroker.client.partitioner import Sticky, partition_of_key
+from minibroker.client.partitioner import Sticky
 from minibroker.client.produce import Outcome, form_for, new_producer, send
 from minibroker.errors import Error, KafkaError
 from minibroker.log.compression import CODEC_NAMES
+from minibroker.log.murmur2 import partition_of_key
 from minibroker.log.records import Record
 
 TYPE_CHECKING = False

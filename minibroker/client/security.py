@@ -28,6 +28,7 @@ PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 PLAIN = "PLAIN"
 SCRAM = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 ITERATIONS_MAX = 1 << 20  # a broker that wants more would keep us busy
+_TOKEN_AUTH = re.compile(r'\btokenauth\s*=\s*"?true\b', re.IGNORECASE)
 _IN_JAAS = re.compile(r'\b(username|password)\s*=\s*"((?:[^"\\]|\\.)*)"')
 _TRUST_HINT = "keytool -list -rfc -keystore FILE > truststore.pem"
 _KEY_HINT = (
@@ -59,13 +60,18 @@ class Security:
             raise SecurityError(f"security.protocol is {self.protocol!r}: it can be {', '.join(PROTOCOLS)}")
         self.context = _context(settings) if self.protocol.endswith("SSL") else None
         self.mechanism = self._username = self._password = ""
+        self._is_token = False
         if self.protocol.startswith("SASL"):
             self.mechanism = settings.get("sasl.mechanism", "").upper()
             if self.mechanism != PLAIN and self.mechanism not in SCRAM:
                 raise SecurityError(
                     f"sasl.mechanism is {self.mechanism or 'not set'}: it can be {', '.join((PLAIN, *SCRAM))}"
                 )
-            self._username, self._password = _credentials(settings.get("sasl.jaas.config", ""))
+            jaas = settings.get("sasl.jaas.config", "")
+            self._username, self._password = _credentials(jaas)
+            self._is_token = _TOKEN_AUTH.search(jaas) is not None
+            if self._is_token and self.mechanism == PLAIN:
+                raise SecurityError("tokenauth: a delegation token comes in by SCRAM, and not by PLAIN")
 
     @classmethod
     def of(cls, settings: Mapping[str, str]) -> Security | None:
@@ -77,7 +83,8 @@ class Security:
         """Raise KafkaError if a connection failed for a reason that will not pass."""
         if isinstance(failure, ssl.SSLError):
             why = getattr(failure, "verify_message", "") or failure.reason or str(failure)
-            raise KafkaError(Error.SASL_AUTHENTICATION_FAILED, f"{address}: no TLS, {why}") from failure
+            hint = "; ssl.ca.location names the CA that is trusted" if "certificate" in why else ""
+            raise KafkaError(Error.SASL_AUTHENTICATION_FAILED, f"{address}: no TLS, {why}{hint}") from failure
 
     async def authenticate(self, connection: Caller, timeout_ms: int) -> None:
         """Log in; raise KafkaError if the broker does not let us, or does not know the password itself."""
@@ -87,7 +94,7 @@ class Security:
         if self.mechanism == PLAIN:
             await _token(connection, f"\0{self._username}\0{self._password}".encode(), timeout_ms)
             return
-        scram = Scram(SCRAM[self.mechanism], self._username, self._password, token_urlsafe(18))
+        scram = Scram(SCRAM[self.mechanism], self._username, self._password, token_urlsafe(18), is_token=self._is_token)
         final = scram.final(await _token(connection, scram.first(), timeout_ms))
         scram.check(await _token(connection, final, timeout_ms))
 
@@ -106,9 +113,11 @@ class Security:
 class Scram:
     """One login by SCRAM, as messages; without any input or output."""
 
-    def __init__(self, digest: str, username: str, password: str, nonce: str):
+    def __init__(self, digest: str, username: str, password: str, nonce: str, *, is_token: bool = False):
+        """is_token: the name is the id of a delegation token, and the password its hmac."""
         self._digest, self._password, self._nonce = digest, password, nonce
-        self._first = f"n={username.replace('=', '=3D').replace(',', '=2C')},r={nonce}"
+        name = username.replace("=", "=3D").replace(",", "=2C")
+        self._first = f"n={name},r={nonce}{',tokenauth=true' if is_token else ''}"
         self._signature = b""  # with which the broker proves that it knows the password
 
     def first(self) -> bytes:
@@ -141,6 +150,11 @@ class Scram:
 
     def _hmac(self, key: bytes, data: bytes) -> bytes:
         return hmac.new(key, data, self._digest).digest()
+
+
+def new_salt() -> bytes:
+    """Return what makes a hash of a password different from that of the same one elsewhere."""
+    return token_urlsafe(18).encode()
 
 
 async def _token(connection: Caller, token: bytes, timeout_ms: int) -> bytes:
@@ -180,7 +194,7 @@ def _context(settings: Mapping[str, str]) -> ssl.SSLContext:
     elif location:
         _check_type(settings, "ssl.truststore.type", location, _TRUST_HINT)
         _load("ssl.truststore.location", location, _TRUST_HINT, lambda: context.load_verify_locations(location))
-    if settings.get("ssl.endpoint.identification.algorithm", "https").strip() == "":
+    if settings.get("ssl.endpoint.identification.algorithm", "https").strip() in ("", "none"):
         context.check_hostname = False
     keystore = settings.get("ssl.keystore.location")
     if settings.get("ssl.keystore.key") or settings.get("ssl.keystore.certificate.chain"):

@@ -78,6 +78,11 @@ class BrokerClock:
         source = self._source
         return time.monotonic_ns() // 1_000_000 if source is None else source.elapsed_ms()
 
+    def fine_ns(self) -> int:
+        """Return nanoseconds, to measure how long something has taken; in a simulation nothing takes any time."""
+        source = self._source
+        return time.perf_counter_ns() if source is None else source.steady_ms() * 1_000_000
+
     def _is_steered(self) -> None:
         self._source = self._clock
 

@@ -91,7 +91,7 @@ class SteeredClock:
 
     def __init__(self, now_ms: int | None = None, *, source_ms: Callable[[], float] | None = None):
         """now_ms: what it shows first, the machine's time by default. source_ms: what makes it run."""
-        self.watchers: dict[Callable[[str], object], None] = {}  # told what was done, such as "is frozen"
+        self.watchers: dict[Callable[[str, float], object], None] = {}  # told what was done, and of how much
         self._first_shown_ms = now_ms
         self._source_ms = source_ms or machine_ms
         self._wall_ms = source_ms or wall_ms
@@ -177,14 +177,19 @@ class SteeredClock:
             self._ahead_ms = int(self._shown()) - self._elapsed_ms  # what it shows is where it stands
         self._is_frozen = True
         self._set_alarm()
-        self._tell("is frozen")
+        self._tell("freeze")
 
     def thaw(self) -> None:
         """Let the clock run on, from where it stands."""
         self._note()
         self._is_frozen = False
         self._set_alarm()
-        self._tell("runs again")
+        self._tell("thaw")
+
+    @property
+    def speed(self) -> float:
+        """How fast it runs when it is not frozen: 1 as the machine's."""
+        return self._rate
 
     def rate(self, factor: float) -> None:
         """Let the clock run so many times as fast as the machine's."""
@@ -193,7 +198,7 @@ class SteeredClock:
         self._note()
         self._rate = factor
         self._set_alarm()
-        self._tell(f"runs at x{factor:g}")
+        self._tell("rate", factor)
 
     def jump(self, amount: float | str) -> None:
         """Set the clock wrong by 1h, or -1h; timers do not notice.
@@ -203,7 +208,7 @@ class SteeredClock:
         amount_ms = duration_ms(amount)
         self._note()
         self._ahead_ms += amount_ms
-        self._tell(f"was set by {_text(amount_ms)} ms")
+        self._tell("jump", amount_ms)
 
     async def advance(self, amount: float | str, *, sessions: bool = False) -> None:
         """Move the clock on: 7d, 30s, 250ms; sessions: heartbeats go on, too, and who is silent is taken for dead.
@@ -241,7 +246,7 @@ class SteeredClock:
             self._note_sources()
             self._unpark()
             self._set_alarm()
-        self._tell(f"was advanced by {_text(amount_ms)} ms")
+        self._tell("advance", amount_ms)
 
     async def settle(self) -> None:
         """Let the loop turn until nobody has work."""
@@ -392,13 +397,9 @@ class SteeredClock:
             heappush(timers.heap, entry)
         return is_idle, self._first(skips_sessions)
 
-    def _tell(self, what: str) -> None:
+    def _tell(self, what: str, amount: float = 0) -> None:
         for tell in list(self.watchers):
-            tell(what)
-
-
-def _text(amount_ms: float) -> str:
-    return f"{int(amount_ms)}" if amount_ms == int(amount_ms) else f"{amount_ms:g}"
+            tell(what, amount)
 
 
 def duration_ms(amount: float | str) -> float:

@@ -11,6 +11,10 @@ from collections.abc import Sequence
 from minibroker.cluster.nodes import Nodes
 from minibroker.errors import Error, KafkaError
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 DEFAULT = -1  # as many as the settings say
 
 
@@ -47,6 +51,11 @@ class ClusterAdmin(Nodes):
                 default_replication_factor=config["default.replication.factor"],
             )
         )
+
+    def instances(self) -> list[dict[str, Any]]:
+        """Return a row for each instance and broker: promised, share, what is used, what is stored."""
+        controller = self.running_controller()
+        return controller.masters.rows()
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic; KafkaError if there is none."""

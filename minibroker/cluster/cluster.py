@@ -8,7 +8,7 @@
     waiting                             waits.py
     groups of consumers                 groups.py
     retention, compaction on demand     cleaning.py
-    watching from outside               watchers.py
+    watching from outside               view_source.py
     all of these by their names         verbs.py
 
     cluster = Cluster(settings, new_storage, clock=clock, chance=Random(7), brokers=3)
@@ -25,11 +25,13 @@ Not here: threads, and waiting from outside the loop (embedded/cluster.py).
 from __future__ import annotations
 
 import asyncio
+from functools import cached_property
 from random import Random
 
 from minibroker.clock.steered import SteeredClock
 from minibroker.cluster.admin import ClusterAdmin
 from minibroker.cluster.cleaning import Cleaning
+from minibroker.cluster.committed import Committed
 from minibroker.cluster.disks import Disks
 from minibroker.cluster.groups import Groups
 from minibroker.cluster.links import Links
@@ -37,7 +39,6 @@ from minibroker.cluster.nodes import KILLED, PAUSED, RUNNING, STARTING, STOPPED,
 from minibroker.cluster.steps import Steps
 from minibroker.cluster.transactions import Transactions
 from minibroker.cluster.waits import Waits
-from minibroker.cluster.watchers import Watchers
 from minibroker.event_kinds import Broker as BrokerChanged
 from minibroker.replication.network import CONTROLLER
 from minibroker.reporter import Reporter
@@ -53,6 +54,9 @@ if TYPE_CHECKING:
     from minibroker.events import EventStream
     from minibroker.log.storage import Storage
     from minibroker.replication.network import NodeId
+    from minibroker.security.users import Users
+    from minibroker.taught import SeenLesson
+    from minibroker.view.feed import Feed
 
     Steer = Callable[["Cluster", int, str, Mapping[str, Any]], Coroutine[Any, Any, Any]]
 
@@ -72,6 +76,7 @@ class Cluster(ClusterAdmin):
         first_id: int = 1,
         host: str = "127.0.0.1",
         ports: Sequence[int] = (),
+        protocol: str = "PLAINTEXT",
         racks: Sequence[str] = (),
         cluster_id: str | None = None,
         as_version: str | None = None,
@@ -81,20 +86,24 @@ class Cluster(ClusterAdmin):
         reporter: Reporter | None = None,
         log_dir: Callable[[str], str] = str,
         steer: Steer | None = None,
+        users: Users | None = None,
     ):
         """new_storage: makes the disk of "controller", "broker-1" and so on. ports: 0 takes a free one.
 
         racks: of the brokers in their order; with any, consumers are sent to a replica in their rack.
+        users: who can log in, beside those of settings and metadata.
         steer: carries out a verb that came through a broker's port (control.py); None: the ports take none.
         """
         from minibroker.config.listeners import address
         from minibroker.parts import RACK_AWARE
 
         super().__init__(clock=clock, chance=chance, events=events)
-        self.reporter = reporter
+        self.reporter = reporter or Reporter()
+        self.page: str | None = None  # who may steer by the page that a browser is shown; None: as usual
         self.states[CONTROLLER] = STOPPED
         self.storages[CONTROLLER] = new_storage(CONTROLLER)
         self.cluster_id = cluster_id or ""
+        self.committed = Committed(self)
         self.links = Links(self)
         self.disks = Disks(self, self.links)
         self.steps = Steps(self)
@@ -102,22 +111,42 @@ class Cluster(ClusterAdmin):
         self.waits = Waits(self)
         self.groups = Groups(self)
         self.transactions = Transactions(self)
-        self.watchers = Watchers(self)
         self.cuts_to_high_watermark = False  # as followers did before KIP-101; a lesson may want it
         self._as_version = as_version
         self._begun: dict[NodeId, asyncio.Task[None]] = {}  # starts that are under way
+        self.lesson: SeenLesson | None = None  # that is played on it
         self._steer = steer
+        self._users = users
         self._log_dir = log_dir
-        self._settings: dict[NodeId, dict[str, str]] = {CONTROLLER: {**_defaults(brokers), **settings}}
+        listeners = {"listeners": f"{protocol}://{address(host, 0)}"}  # that settings of all brokers have to fit
+        self._settings: dict[NodeId, dict[str, str]] = {CONTROLLER: {**_defaults(brokers), **settings, **listeners}}
         for index, broker_id in enumerate(range(first_id, first_id + brokers)):
             port = ports[index] if index < len(ports) else 0
-            own = {"node.id": str(broker_id), "listeners": f"PLAINTEXT://{address(host, port)}"}
+            own = {"node.id": str(broker_id), "listeners": f"{protocol}://{address(host, port)}"}
             if racks:
                 own["broker.rack"] = racks[index % len(racks)]
                 own["replica.selector.class"] = RACK_AWARE
             self._settings[broker_id] = {**_defaults(brokers), **settings, **own}
             self.storages[broker_id] = new_storage(f"broker-{broker_id}")
             self.states[broker_id] = STOPPED
+
+    @cached_property
+    def feed(self) -> Feed:
+        """What somebody sees who looks at the cluster."""
+        from minibroker.cluster.view_source import ClusterSource
+        from minibroker.view.feed import Feed
+
+        return Feed(ClusterSource(self, self.disks, self.lesson))
+
+    def state(self) -> dict[str, Any]:
+        """Return how far each broker and each replica is."""
+        from minibroker.cluster.snapshot import brief_state
+
+        return brief_state(self)
+
+    def _close_feed(self) -> None:
+        if "feed" in self.__dict__:
+            self.feed.close()
 
     # All of it
 
@@ -141,7 +170,7 @@ class Cluster(ClusterAdmin):
         try:
             await self._stop_all()
         finally:
-            self.watchers.close()
+            self._close_feed()
 
     async def _stop_all(self) -> None:
         if isinstance(self.clock, SteeredClock) and self.clock.is_frozen:
@@ -166,7 +195,7 @@ class Cluster(ClusterAdmin):
         for who, state in self.states.items():
             if state in (RUNNING, PAUSED, STARTING):
                 await self.kill(who, notice=False)
-        self.watchers.close()
+        self._close_feed()
 
     # One of them
 
@@ -198,11 +227,22 @@ class Cluster(ClusterAdmin):
             log = controller.log.log
             log.on_offline = lambda: self._controller_failed(controller, log.offline)
             self.cluster_id = self.controller.cluster_id
+            if controller.image.scram or controller.image.acls:
+                from minibroker.config import BrokerConfig
+                from minibroker.security.unused import say_what_is_unused
+
+                config = BrokerConfig(self._settings[self.broker_ids[0]])
+                say_what_is_unused(controller.image, config, self.reporter.say)
+            if self._users is not None:
+                controller.change(self._users.records(controller.image, self.chance, self.reporter.say))
             self._became(who, RUNNING)
             return
         node = self.nodes[who] = self._new_node(who)
         if (steer := self._steer) is not None:
             node.steer = lambda verb, arguments: steer(self, who, verb, arguments)
+        if self.page is not None:
+            node.page = self.page
+        node.shared_feed = lambda: self.feed
         node.when_disk_fails = lambda failure: self._disk_failed(who, node, failure)
         node.faults.kill = lambda why: self._end(who, node, why)
         node.partitions.cuts_to_high_watermark = self.cuts_to_high_watermark
@@ -213,6 +253,10 @@ class Cluster(ClusterAdmin):
         self.links.apply(who)
         self._became(who, RUNNING)
 
+    def _own_chance(self) -> Random:
+        """Return a broker's: of a seed a stream of its own; that of the system, which nobody can foretell, itself."""
+        return Random(self.chance.random()) if type(self.chance) is Random else self.chance
+
     def _new_controller(self) -> ControllerNode:
         from minibroker.cluster.controller_server import ControllerNode
         from minibroker.config import BrokerConfig
@@ -222,11 +266,13 @@ class Cluster(ClusterAdmin):
             self.storages[CONTROLLER],
             self.network,
             clock=self.clock,
-            chance=Random(self.chance.random()),
+            chance=self._own_chance(),
             events=self.events,
             cluster_id=self.cluster_id,
             as_version=self._as_version,
             gate=self.election,
+            find_lost=self.committed.find_lost,
+            say=self.reporter.say,
         )
 
     def _new_node(self, broker_id: int) -> Node:
@@ -237,19 +283,22 @@ class Cluster(ClusterAdmin):
             BrokerConfig(self._settings[broker_id]),
             self.storages[broker_id],
             clock=self.clock,
-            chance=Random(self.chance.random()),
+            chance=self._own_chance(),
             reporter=self.reporter,
             events=self.events,
             network=self.network,
             cluster_id=self.cluster_id,
             as_version=self._as_version,
             log_dir=self._log_dir(f"broker-{broker_id}"),
+            users=self._users,
         )
 
     async def stop(self, broker: NodeId) -> None:
         """Stop a broker in order: others lead what it led before it goes."""
         self.check(broker, RUNNING)
         self.states[broker] = STOPPING
+        if isinstance(broker, int):
+            self.committed.keep(broker)
         await self._process(broker).stop()
         self._became(broker, STOPPED)
 
@@ -295,6 +344,7 @@ class Cluster(ClusterAdmin):
         crashed = getattr(storage, "crashed", None)
         # A disk that knows its own writes is not asked for what a log says of them: it may be one that cannot be read.
         lost = unsynced(node.directory.logs.values()) if lossy and crashed is None else []
+        self.committed.keep(broker_id)
         await node.kill()
         if lossy and crashed is not None:
             self.storages[broker_id] = crashed(self.chance)
@@ -302,7 +352,7 @@ class Cluster(ClusterAdmin):
             lose(storage, each, torn_bytes=torn_bytes)
 
     def _controller_failed(self, controller: ControllerNode, failure: Exception | None) -> None:
-        (self.reporter or Reporter()).say(f"the controller ends, for nobody knows what its log holds: {failure}")
+        self.reporter.say(f"the controller ends, for nobody knows what its log holds: {failure}")
         self._disk_failed(CONTROLLER, controller, failure)
 
     def _disk_failed(self, who: NodeId, process: Node | ControllerNode, failure: Exception | None) -> None:

@@ -19,7 +19,7 @@ from minibroker.errors import Error, KafkaError
 from minibroker.replication.network import NodeId
 
 SILENCING = ("kill", "stop", "pause", "isolate")
-LOOKING = ("wait-", "watch")  # how verbs begin that do nothing but wait: for whoever has gone they need not
+LOOKING = ("wait-",)  # how verbs begin that do nothing but wait: for whoever has gone they need not
 ANSWER_MS = 20  # so long an answer takes to leave
 _calls: dict[asyncio.Task[Any], None] = {}  # that came through a port and go on, whatever becomes of the connection
 

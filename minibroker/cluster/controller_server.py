@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import contextmanager
+from functools import cached_property
 
 from minibroker.broker.dispatch import Context, find_route
 from minibroker.broker.emulated_release import EmulatedRelease
@@ -37,6 +38,7 @@ from minibroker.protocol.messages.alter_partition import AlterPartitionRequest
 from minibroker.protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest
 from minibroker.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from minibroker.protocol.messages.broker_registration import BrokerRegistrationRequest
+from minibroker.protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
 from minibroker.protocol.messages.fetch import FetchRequest, FetchResponse
 from minibroker.protocol.messages.fetch_snapshot import FetchSnapshotRequest
 from minibroker.replication.network import CONTROLLER
@@ -50,13 +52,19 @@ if TYPE_CHECKING:
 
     from minibroker.clock import Clock, Timer
     from minibroker.config import BrokerConfig
+    from minibroker.controller.delegation_tokens import DelegationTokens
+    from minibroker.controller.events import FindLost
     from minibroker.events import EventStream
+    from minibroker.instances.masters import Masters
+    from minibroker.instances.messages import FlowReportRequest
     from minibroker.log.storage import Storage
     from minibroker.metadata.image import MetadataImage
+    from minibroker.quotas.controller_mutations import MutationQuota
     from minibroker.replication.gate import Gate
     from minibroker.replication.network import Network, NodeId
     from minibroker.stored.kinds import MetadataRecord
 
+FLOW_REPORT = 9999  # as in instances/messages.py, which is imported when there are instances
 NODE_ID = 3000  # as in Kafka's sample files: out of the way of brokers
 UNCLEAN_ELECTION_MS = 300_000  # unclean.leader.election.interval.ms
 
@@ -81,9 +89,13 @@ class ControllerNode:
         cluster_id: str = "",
         as_version: str | None = None,
         gate: Gate,
+        find_lost: FindLost,
+        say: Callable[[str], object],
     ):
-        """gate: where elections wait in step mode."""
+        """gate: where elections wait in step mode. find_lost: says what an election has lost. say: a line to people."""
+        self.say = say
         self.gate = gate
+        self.find_lost = find_lost
         self.config = config
         self.storage = storage
         self.network = network
@@ -105,6 +117,7 @@ class ControllerNode:
             AlterPartitionRequest: self._alter_partition,
             AllocateProducerIdsRequest: self._producer_ids,
             AssignReplicasToDirsRequest: self._assign_replicas,
+            EnvelopeRequest: self._answer_client,
             FetchRequest: self._fetch,
             FetchSnapshotRequest: self._fetch_snapshot,
         }
@@ -117,6 +130,7 @@ class ControllerNode:
         now_ms = self.clock.now_ms()
         try:
             meta = check_directory(self.storage, node_id=NODE_ID, cluster_id=self.cluster_id or None)
+            self._is_new = meta is None
             if meta is None:
                 meta = format_directory(
                     self.storage,
@@ -150,11 +164,15 @@ class ControllerNode:
         )
         self._take_dynamic_configs()
         self.is_running = True
+        self._began_ms = self.clock.steady_ms()
+        self.__dict__.pop("masters", None)
         self.network.attach(CONTROLLER, self.answer)
         self._set_expiry()
         if self.config["auto.leader.rebalance.enable"]:
             self._every("balance", self.config["leader.imbalance.check.interval.seconds"] * 1000, self.balance)
         self._every("unclean", UNCLEAN_ELECTION_MS, self._elect_uncleanly)
+        if self.config["delegation.token.secret.key"]:
+            self._every("tokens", self.config["delegation.token.expiry.check.interval.ms"], self._expire_tokens)
 
     async def stop(self) -> None:
         """Close the metadata log in order."""
@@ -244,7 +262,7 @@ class ControllerNode:
         """Write records into the metadata log; brokers fetch them from there, and do what they say."""
         if not records:
             return
-        with tell_decisions(self.events, self.image, records, why):
+        with tell_decisions(self.events, self.image, records, why, self.find_lost):
             self.log.append(records, now_ms=self.clock.now_ms())
         if any(record.type_number == 4 for record in records):
             self._take_dynamic_configs()
@@ -274,11 +292,22 @@ class ControllerNode:
 
     # What handlers of wishes ask
 
+    @cached_property
+    def mutation_quota(self) -> MutationQuota:
+        """What counts the changes of topics, where somebody limits them."""
+        from minibroker.quotas.controller_mutations import MutationQuota
+
+        sample_ms = self.config["controller.quota.window.size.seconds"] * 1000
+        return MutationQuota(self.config["controller.quota.window.num"], sample_ms)
+
     def opened(self, made: Iterable[tuple[str, Iterable[int]]]) -> None:
         """Brokers open partitions when they have read of them; here is none to wait for."""
 
     def topic_config(self, topic: str) -> TopicConfig:
         return TopicConfig(self.image.topic_configs(topic), self.config)
+
+    def check_settings(self, altered: Mapping[str, str]) -> None:
+        """Take settings of a broker that it alone could judge: it keeps what it has where it cannot take them."""
 
     def owns_configs_of(self, broker_id: int) -> bool:
         """Return whether settings of a broker can be altered here."""
@@ -306,6 +335,8 @@ class ControllerNode:
     def answer(self, source: NodeId, message: Any, version: int) -> Any:
         """Answer a broker, now or later."""
         own = self._answers.get(type(message))
+        if own is None and message.api == FLOW_REPORT:
+            own = self._flow_report
         if own is not None:
             return own(message, version)
         # The wish of a client. None of these handlers looks at a connection.
@@ -351,6 +382,42 @@ class ControllerNode:
         records, response = assign_replicas(self.controller, request)
         self.change(records, f"broker {request.broker_id} says which of its logs can be opened")
         return response
+
+    @cached_property
+    def tokens(self) -> DelegationTokens:
+        """What is decided of delegation tokens."""
+        from minibroker.controller.delegation_tokens import tokens_of
+
+        return tokens_of(self.config, lambda: self.image, lambda: format_id(random_id(self.chance)))
+
+    def _answer_client(self, envelope: EnvelopeRequest, version: int) -> EnvelopeResponse:
+        """Decide what a client wishes of delegation tokens, of whom its broker says who it is."""
+        from minibroker.security.envelopes import unseal
+
+        request, request_version, requester = unseal(envelope)
+        records, response = self.tokens.decide(request, requester, self.clock.now_ms())
+        self.change(records, f"{requester} asked for it")
+        return EnvelopeResponse(response_data=response.encode(request_version), error_code=Error.NONE)
+
+    def _expire_tokens(self) -> None:
+        self.change(self.tokens.expired(self.clock.now_ms()), "their time is over")
+
+    @cached_property
+    def masters(self) -> Masters:
+        """Who shares what instances are promised."""
+        from minibroker.instances.masters import Masters
+        from minibroker.instances.settings import read_instances
+
+        return Masters(
+            *(read_instances(self.config), lambda: self.image, self.log.epoch, self.events, self.say),
+            began_ms=self._began_ms,
+            is_first=self._is_new,
+        )
+
+    def _flow_report(self, request: FlowReportRequest, version: int) -> Any:
+        from minibroker.instances.messages import report_of, response_of
+
+        return response_of(self.masters.take(request.instance, report_of(request), self.clock.steady_ms()))
 
     def _producer_ids(self, request: AllocateProducerIdsRequest, version: int) -> Any:
         try:

@@ -9,13 +9,29 @@ from __future__ import annotations
 import errno
 import os
 
-from minibroker.event_kinds import Fault
+from minibroker.event_kinds import DiskChange
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from minibroker.cluster.links import Links
     from minibroker.cluster.nodes import Nodes
     from minibroker.replication.network import NodeId
+
+
+class Trouble:
+    """What befalls whoever writes to a disk."""
+
+    __slots__ = ("_act", "kind", "write_ms")
+
+    def __init__(self, kind: str, write_ms: float, act: Callable[[str, str], None]):
+        self.kind = kind  # full or slow
+        self.write_ms = write_ms  # how long each write takes
+        self._act = act
+
+    def __call__(self, doing: str, path: str) -> None:
+        self._act(doing, path)
 
 
 class Disks:
@@ -32,8 +48,8 @@ class Disks:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
         self.cluster.check(broker)
-        self.cluster.storages[broker].trouble = refuse
-        self._tell("full disk", broker, "is set")
+        self.cluster.storages[broker].trouble = Trouble("full", 0, refuse)
+        self._tell(broker, "full")
 
     def slow(self, broker: int, ms: float) -> None:
         """Let each write to a log take so long, and hold the whole broker up."""
@@ -54,8 +70,12 @@ class Disks:
                 self.links.apply(broker)
                 cluster.network.resume(broker)
 
-        cluster.storages[broker].trouble = hold_up
-        self._tell(f"slow disk ({ms:g} ms)", broker, "is set")
+        cluster.storages[broker].trouble = Trouble("slow", ms, hold_up)
+        self._tell(broker, "slow", ms)
+
+    def troubles(self) -> dict[NodeId, Trouble]:
+        """Return what is wrong with which disk."""
+        return disk_troubles(self.cluster)
 
     def heal(self, broker: NodeId | None = None) -> None:
         """Let a disk work again, or all of them."""
@@ -63,9 +83,15 @@ class Disks:
             self.cluster.check(who)
             if self.cluster.storages[who].trouble is not None:
                 self.cluster.storages[who].trouble = None
-                self._tell("disk trouble", who, "is removed")
+                self._tell(who, "healed")
 
-    def _tell(self, fault: str, broker: NodeId, state: str) -> None:
+    def _tell(self, who: NodeId, what: str, write_ms: float = 0) -> None:
         events = self.cluster.events
         if events.observed:
-            events.emit(Fault(fault=fault, where=f"broker {broker}", state=state))
+            events.emit(DiskChange(source=str(who), what=what, write_ms=write_ms))
+
+
+def disk_troubles(cluster: Nodes) -> dict[NodeId, Trouble]:
+    """Return what is wrong with which disk."""
+    found = {who: storage.trouble for who, storage in cluster.storages.items()}
+    return {who: trouble for who, trouble in found.items() if isinstance(trouble, Trouble)}

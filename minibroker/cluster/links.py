@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from minibroker.replication.network import Link, NodeId
 
 CLIENTS = "clients"
+LINK_NUMBERS = ("delay_ms", "jitter_ms", "bytes_per_s", "lost_share")  # that an event tells
 AS_AT_FIRST = dict.fromkeys(("delay_ms", "jitter_ms", "lost_share", "twice_share", "late_share", "bytes_per_s"), 0)
 
 
@@ -76,30 +77,28 @@ class Links:
 
     def delay(self, a: NodeId, b: NodeId, ms: float, *, jitter_ms: float = 0, one_way: bool = False) -> None:
         """Let messages between two take so long, and up to the jitter longer; 0 undoes it."""
-        state = f"delayed by {ms:g} to {ms + jitter_ms:g} ms" if ms or jitter_ms else "not delayed"
         for link in self._links(a, b, one_way):
-            self._set(link, state, delay_ms=ms, jitter_ms=jitter_ms)
+            self._set(link, "delayed", delay_ms=ms, jitter_ms=jitter_ms)
 
     def throttle(self, a: NodeId, b: NodeId, bytes_per_s: int, *, one_way: bool = False) -> None:
         """Let so many bytes a second through between two; 0 is any number."""
-        state = f"throttled to {bytes_per_s} bytes a second" if bytes_per_s else "not throttled"
         for link in self._links(a, b, one_way):
-            self._set(link, state, bytes_per_s=bytes_per_s)
+            self._set(link, "throttled", bytes_per_s=bytes_per_s)
 
     def lose(self, a: NodeId, b: NodeId, share: float, *, one_way: bool = False) -> None:
         """Lose a share of the messages between two, 0 to 1."""
         for link in self._links(a, b, one_way):
-            self._set(link, f"losing {share:.0%} of the messages", lost_share=share)
+            self._set(link, "losing", lost_share=share)
 
     def _links(self, a: NodeId, b: NodeId, one_way: bool) -> list[Link]:
         self._check(a, b)
         there = self.network.link(a, b)
         return [there] if one_way else [there, self.network.link(b, a)]
 
-    def _set(self, link: Link, state: str, **attributes: float) -> None:
+    def _set(self, link: Link, what: str, **attributes: float) -> None:
         for name, value in attributes.items():
             setattr(link, name, value)
-        self._tell(link.source, link.target, state)
+        self._tell(link.source, link.target, what)
 
     def _heal(self, link: Link, **attributes: float) -> None:
         """Undo a cut, and let flow what is due."""
@@ -140,7 +139,9 @@ class Links:
         for end in ends:
             self.cluster.check(end)
 
-    def _tell(self, source: NodeId, target: NodeId, state: str) -> None:
+    def _tell(self, source: NodeId, target: NodeId, what: str) -> None:
         events = self.cluster.events
         if events.observed:
-            events.emit(LinkChanged(source=str(source), target=str(target), state=state))
+            found = self.network.links.get((source, target))  # none for clients: their links are cut, no more
+            numbers = {name: getattr(found, name) for name in LINK_NUMBERS} if found is not None else {}
+            events.emit(LinkChanged(source=str(source), target=str(target), what=what, **numbers))

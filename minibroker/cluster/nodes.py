@@ -1,7 +1,7 @@
 """The nodes of a cluster: brokers and their controller, the state of each, their disks and the network between them.
 
 Whatever is done to a cluster (cluster.py, links.py, disks.py, steps.py, cleaning.py), waits for it (waits.py) or looks
-at it (snapshot.py, groups.py, watchers.py) is built on this and not on each other.
+at it (snapshot.py, groups.py, view_source.py) is built on this and not on each other.
 """
 
 from __future__ import annotations

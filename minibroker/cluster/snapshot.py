@@ -10,13 +10,11 @@ from __future__ import annotations
 from typing import TypedDict
 
 from minibroker.clock.steered import SteeredClock
+from minibroker.cluster.disks import disk_troubles
 from minibroker.cluster.groups import OFFSETS_TOPIC, seen_groups
-from minibroker.log.batches import batches
-from minibroker.log.formats import ABORT, COMMIT
-from minibroker.log.reading import read
-from minibroker.log.records import control_type
 from minibroker.replication.leader import LeaderState
 from minibroker.replication.network import CONTROLLER
+from minibroker.view.contents import MARKERS, Contents, record_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,14 +23,11 @@ if TYPE_CHECKING:
 
     from minibroker.cluster.nodes import Nodes
     from minibroker.events import Event
-    from minibroker.log.partition_log import PartitionLog
-    from minibroker.log.records import Record
     from minibroker.replication.replica import Replica
 
-SHORT_LOG_BYTES_MAX = 16_384  # so much of the end of a log is looked into, in whole segments
+__all__ = ["MARKERS", "record_text"]  # beside those of this module
 SEGMENTS_MAX = 64  # that are named
 NOT_COMPACTED = -1
-MARKERS = {COMMIT: "commit", ABORT: "abort"}
 
 
 class ReplicaState(TypedDict):
@@ -75,16 +70,35 @@ class BrokerState(TypedDict):
     is_cut_from_clients: bool
 
 
+class MemberState(TypedDict):
+    """A member of a group: partitions, such as orders-0."""
+
+    assigned: list[str]  # by the coordinator; in a classic group nothing while it rebalances
+    owned: list[str]  # what it believes to own, and so reads
+
+
 class GroupState(TypedDict):
     """A group of consumers, as the broker has it that coordinates it."""
 
     id: str
     state: str
     coordinator: int
-    epoch: int  # of a classic group the generation
+    protocol: str  # Classic, whose epoch is called generation, or Consumer
+    epoch: int
     assignor: str
-    members: dict[str, list[str]]  # by client id, numbered if they share it: partitions, such as orders-0
+    members: dict[str, MemberState]  # by client id, numbered if they share it
     committed: dict[str, int]  # by partition
+
+
+class LinkState(TypedDict):
+    """One direction of a link that is not as at first, but for a cut."""
+
+    source: str
+    target: str
+    delay_ms: float
+    jitter_ms: float
+    bytes_per_s: float  # 0: any number
+    lost_share: float
 
 
 class ClusterState(TypedDict):
@@ -96,6 +110,8 @@ class ClusterState(TypedDict):
     controller: str
     brokers: list[BrokerState]
     cuts: list[tuple[str, str]]  # links that let nothing through, one direction each
+    links: list[LinkState]  # that delay, hold back or lose
+    disks: list[tuple[str, str, float]]  # whose, full or slow, and how long each write takes
     held: list[tuple[str, str]]  # the gate, and what waits there
     partitions: list[PartitionState]
     groups: list[GroupState]
@@ -127,6 +143,19 @@ def snapshot(cluster: Nodes, events: Sequence[Event] = ()) -> ClusterState:
         "controller": cluster.states[CONTROLLER],
         "brokers": brokers,
         "cuts": [(str(a), str(b)) for a, b in links if cluster.network.link(a, b).is_cut],
+        "links": [
+            {
+                "source": str(link.source),
+                "target": str(link.target),
+                "delay_ms": link.delay_ms,
+                "jitter_ms": link.jitter_ms,
+                "bytes_per_s": link.bytes_per_s,
+                "lost_share": link.lost_share,
+            }
+            for link in cluster.network.links.values()
+            if link.delay_ms or link.jitter_ms or link.bytes_per_s or link.lost_share
+        ],
+        "disks": [(str(who), each.kind, each.write_ms) for who, each in disk_troubles(cluster).items()],
         "held": cluster.waiting(),
         "partitions": [
             partition_state(cluster, topic.name, partition.id)
@@ -145,18 +174,20 @@ def group_states(cluster: Nodes) -> list[GroupState]:
     found: list[GroupState] = []
     for row in seen.groups():
         group = seen.group(row.group)
-        members: dict[str, list[str]] = {}
+        members: dict[str, MemberState] = {}
         for member in group.members:
             name, number = member.client_id, 1
             while name in members:
                 number += 1
                 name = f"{member.client_id}.{number}"
-            members[name] = [f"{topic}-{partition}" for topic, partition in member.assignment]
+            assigned = member.assignment if member.target is None else member.target
+            members[name] = {"assigned": _names(assigned), "owned": _names(member.owned)}
         found.append(
             {
                 "id": group.group,
                 "state": group.state,
                 "coordinator": group.coordinator,
+                "protocol": group.type,
                 "epoch": group.epoch,
                 "assignor": group.assignor,
                 "members": members,
@@ -168,6 +199,10 @@ def group_states(cluster: Nodes) -> list[GroupState]:
             }
         )
     return found
+
+
+def _names(places: Sequence[tuple[str, int]]) -> list[str]:
+    return [f"{topic}-{partition}" for topic, partition in places]
 
 
 def partition_state(cluster: Nodes, topic: str, partition: int) -> PartitionState:
@@ -193,7 +228,8 @@ def partition_state(cluster: Nodes, topic: str, partition: int) -> PartitionStat
 
 def replica_state(replica: Replica, clean_offset: int) -> ReplicaState:
     log = replica.log
-    texts, markers, gaps = _contents(log)
+    contents = Contents()
+    contents.look(log)
     return {
         "start_offset": log.log_start_offset,
         "high_watermark": replica.high_watermark,
@@ -204,61 +240,10 @@ def replica_state(replica: Replica, clean_offset: int) -> ReplicaState:
         "epochs": [(entry.epoch, entry.start_offset) for entry in log.epochs.entries],
         "segments": [segment.base_offset for segment in log.segments[-SEGMENTS_MAX:]],
         "clean_offset": clean_offset,
-        "texts": texts,
-        "markers": markers,
-        "gaps": gaps,
+        "texts": contents.texts,
+        "markers": contents.markers,
+        "gaps": contents.gaps,
     }
-
-
-def _contents(log: PartitionLog) -> tuple[dict[str, str], dict[str, str], list[tuple[int, int]]]:
-    """Return records and markers of a log, if it is a short one, or of its last segments; and the gaps between them."""
-    texts: dict[str, str] = {}
-    markers: dict[str, str] = {}
-    gaps: list[tuple[int, int]] = []
-    position = start = _look_from(log)
-    while slice_ := read(log, position, SHORT_LOG_BYTES_MAX, limit_offset=log.log_end_offset):
-        for batch in batches(slice_.view()):
-            for record in batch.records():
-                if record.offset < start:
-                    continue
-                _note_gap(gaps, position, record.offset)
-                position = record.offset + 1
-                if not batch.is_control:
-                    texts[str(record.offset)] = record_text(record, with_key=log.settings.compact)
-                elif (outcome := MARKERS.get(control_type(record))) is not None:
-                    markers[str(record.offset)] = outcome
-            _note_gap(gaps, position, batch.next_offset)
-            position = batch.next_offset
-    _note_gap(gaps, position, log.log_end_offset)
-    return texts, markers, gaps
-
-
-def _look_from(log: PartitionLog) -> int:
-    """Return the offset from which on a log is looked into."""
-    offset, room_bytes = log.log_end_offset, SHORT_LOG_BYTES_MAX
-    for segment in reversed(log.segments):
-        room_bytes -= segment.size_bytes
-        if room_bytes < 0:
-            break
-        offset = segment.base_offset
-    return max(offset, log.log_start_offset)
-
-
-def _note_gap(gaps: list[tuple[int, int]], start: int, end: int) -> None:
-    """Add a gap, to the one before it if they touch; nothing is none."""
-    if start < end and gaps and gaps[-1][1] == start:
-        gaps[-1] = (gaps[-1][0], end)
-    elif start < end:
-        gaps.append((start, end))
-
-
-def record_text(record: Record, *, with_key: bool = True) -> str:
-    """Return a record as people write it: its value, key=value, or -key for a tombstone."""
-    value = (record.value or b"").decode(errors="replace")
-    if record.key is None or not with_key:
-        return value
-    key = record.key.decode(errors="replace")
-    return f"-{key}" if record.value is None else f"{key}={value}"
 
 
 def brief_state(cluster: Nodes) -> dict[str, Any]:

@@ -18,7 +18,6 @@ from minibroker.cluster.links import Links
 from minibroker.cluster.steps import Steps
 from minibroker.cluster.transactions import Transactions
 from minibroker.cluster.waits import Waits
-from minibroker.cluster.watchers import Watchers
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -149,7 +148,7 @@ VERBS = {
         Verb("transaction", Transactions.transaction, "transactions", as_json=_row),
         Verb("wait-transaction", Transactions.wait_transaction, "transactions", as_json=_row),
         Verb("abort-transaction", Transactions.abort_transaction, "transactions", as_json=_row),
-        Verb("state", Watchers.state, "watchers"),
-        Verb("watch", Watchers.news, "watchers", options=["wait_ms"]),
+        Verb("instances", Cluster.instances),
+        Verb("state", Cluster.state),
     )
 }

@@ -9,10 +9,19 @@ Not here: which resource a request may name, who must hear of a change.
 from __future__ import annotations
 
 from minibroker.config.broker import BrokerConfig
+from minibroker.config.listeners import client_listeners
 from minibroker.config.resources import check_group_config, check_topic_config, is_known
 from minibroker.config.setting import CLUSTER_WIDE, PER_BROKER, REFUSED
 from minibroker.config.start import check_together
-from minibroker.config.tables import find_broker_setting, group_settings, topic_settings
+from minibroker.config.tables import (
+    INSTANCE_PREFIX,
+    LISTENER_LIMITS,
+    find_broker_setting,
+    group_settings,
+    listener_of,
+    topic_settings,
+    without_listener,
+)
 from minibroker.config.values import BadValue, ConfigError, format_value, parse_value
 from minibroker.errors import Error, KafkaError
 
@@ -25,9 +34,12 @@ if TYPE_CHECKING:
     Operation = tuple[str, int, str | None]  # name, one of the four below, value
 
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3  # as in IncrementalAlterConfigs
+_EDITS = {APPEND: "append", SUBTRACT: "subtract"}
 
 # A broker has one of these per listener only.
 _SECURITY = ("ssl.keystore.", "ssl.truststore.", "ssl.key.password")
+# What listeners have may differ by broker, but for these.
+_OF_LISTENERS_EVERYWHERE = (*LISTENER_LIMITS, "num.network.threads")
 # While a broker runs, these change by half or double at most.
 _THREADS = (
     "background.threads",
@@ -40,7 +52,7 @@ _THREADS = (
 
 def alter_topic(current: Mapping[str, str], operations: Sequence[Operation], broker: BrokerConfig) -> dict[str, str]:
     """Return a topic's settings after some operations."""
-    changed = _apply(current, operations, topic_settings().get, _topic_not_a_list)
+    changed = _apply(current, operations, topic_settings().get, _wrong_for_a_topic)
     return _check_topic(changed, current, broker)
 
 
@@ -58,7 +70,7 @@ def _check_topic(changed: dict[str, str], current: Mapping[str, str], broker: Br
 
 def alter_group(current: Mapping[str, str], operations: Sequence[Operation], broker: BrokerConfig) -> dict[str, str]:
     """Return a group's settings after some operations."""
-    return check_group_config(_apply(current, operations, group_settings().get, _topic_not_a_list), broker)
+    return check_group_config(_apply(current, operations, group_settings().get, _wrong_for_a_topic), broker)
 
 
 def replace_group(configs: Sequence[tuple[str, str | None]], broker: BrokerConfig) -> dict[str, str]:
@@ -69,11 +81,35 @@ def replace_group(configs: Sequence[tuple[str, str | None]], broker: BrokerConfi
 def alter_broker(
     current: Mapping[str, str], operations: Sequence[Operation], broker: BrokerConfig, *, every: bool
 ) -> dict[str, str]:
-    """Return what is altered for one broker, or for all of them (`every`), after some operations."""
-    changed = _apply(current, operations, find_broker_setting, _broker_not_a_list)
-    _check_broker({name: changed[name] for name, _, _ in operations if name in changed}, every)
+    """Return what is altered for one broker, or for all of them (`every`), after some operations.
+
+    Kafka: a list of which nothing has been altered is edited from its default on, whatever the file says. That of an
+    instance, which Kafka does not have, from what is in force: else a network taken out would let all others in.
+    """
+    begun = {**current, **_lists_of_instances(current, operations, broker, every)}
+    changed = _apply(begun, operations, find_broker_setting, _wrong_for_a_broker)
+    named = {name: changed[name] for name, _, _ in operations if name in changed}
+    _check_broker(named, every)
+    _check_places(named, broker)
     _check_together(changed, broker, every)
     return changed
+
+
+def _lists_of_instances(
+    current: Mapping[str, str], operations: Sequence[Operation], broker: BrokerConfig, every: bool
+) -> dict[str, str]:
+    """Return what lists of instances are edited from, as texts: what is stored there, else what stands behind it."""
+    found = {}
+    for name, operation, words in operations:
+        setting = find_broker_setting(name) if name.startswith(INSTANCE_PREFIX) and operation in _EDITS else None
+        if setting is not None and setting.kind == "list":
+            layers = (current, {} if every else broker.dynamic_default, broker.texts)
+            text = next((layer[name] for layer in layers if layer.get(name)), setting.default or "")
+            missing = {*(words or "").split(",")} - {*text.split(",")}
+            if operation == SUBTRACT and missing:
+                raise _refused(f"{name}: {', '.join(sorted(missing))} is not among {text or 'nothing'}")
+            found[name] = text
+    return found
 
 
 def replace_broker(configs: Sequence[tuple[str, str | None]], broker: BrokerConfig, *, every: bool) -> dict[str, str]:
@@ -95,6 +131,14 @@ def _check_together(changed: Mapping[str, str], broker: BrokerConfig, every: boo
         _check_thread_count(name, broker[name], then[name])
 
 
+def _check_places(changed: Mapping[str, str], broker: BrokerConfig) -> None:
+    """Refuse what is for a listener that is not there."""
+    listeners = {each.name for each in client_listeners(broker)}
+    for name in changed:
+        if without_listener(name) is not None and listener_of(name) not in listeners:
+            raise _refused(f"{name}: there is no such listener; there are {', '.join(sorted(listeners))}")
+
+
 def _check_thread_count(name: str, now: int, then: int) -> None:
     words = f"Dynamic thread count update validation failed for {name}={then}, value should"
     if then < now // 2:
@@ -110,7 +154,7 @@ def _check_broker(changed: dict[str, str], every: bool) -> None:
     if security := [name for name in known if name.startswith(_SECURITY)]:
         words = "These security configs can be dynamically updated only per-listener using the listener prefix:"
         raise _refused(f"{words} [{', '.join(security)}]")
-    single = [name for name, setting in known.items() if setting.update == PER_BROKER]
+    single = [name for name, setting in known.items() if setting.update == PER_BROKER or _is_of_one_broker(name)]
     if every and single:
         words = "Cannot update these configs at default cluster level, broker id must be specified:"
         raise _refused(f"{words} [{', '.join(single)}]")
@@ -123,6 +167,11 @@ def _check_broker(changed: dict[str, str], every: bool) -> None:
             raise _refused(str(bad)) from None
         if setting.treatment == REFUSED and (format_value(setting, value) or "") != (setting.default or ""):
             raise _refused(f"Invalid value {changed[name]} for configuration {name}: not supported")
+
+
+def _is_of_one_broker(name: str) -> bool:
+    base = without_listener(name)
+    return base is not None and base not in _OF_LISTENERS_EVERYWHERE
 
 
 def _refuse_fixed(names: Iterable[str]) -> None:
@@ -138,7 +187,7 @@ def _apply(
     current: Mapping[str, str],
     operations: Sequence[Operation],
     find: Callable[[str], Setting | None],
-    not_a_list: Callable[[str, int], str],
+    wrong: Callable[[str, int], KafkaError],
 ) -> dict[str, str]:
     """Return the settings after the operations, not yet checked."""
     names = [name for name, _, _ in operations]
@@ -152,13 +201,10 @@ def _apply(
             changed.pop(name, None)
         elif operation == SET:
             changed[name] = value
-        elif operation in (APPEND, SUBTRACT):
-            setting = find(name)
-            if setting is None or setting.kind != "list":
-                raise KafkaError(Error.INVALID_CONFIG, not_a_list(name, operation))
+        elif operation in _EDITS and (setting := find(name)) is not None and setting.kind == "list":
             changed[name] = _edited(changed.get(name, setting.default), operation, value)
         else:
-            raise KafkaError(Error.UNKNOWN_SERVER_ERROR, f"unknown operation {operation} for {name}")
+            raise wrong(name, operation)
     return changed
 
 
@@ -173,9 +219,14 @@ def _edited(text: str | None, operation: int, value: str) -> str:
     return ",".join(words)
 
 
-def _topic_not_a_list(name: str, operation: int) -> str:
-    return f"Can't {'APPEND' if operation == APPEND else 'SUBTRACT'} to key {name} because its type is not LIST."
+def _wrong_for_a_topic(name: str, operation: int) -> KafkaError:
+    if operation not in _EDITS:
+        return KafkaError(Error.UNKNOWN_SERVER_ERROR, f"unknown operation {operation} for {name}")
+    words = f"Can't {_EDITS[operation].upper()} to key {name} because its type is not LIST."
+    return KafkaError(Error.INVALID_CONFIG, words)
 
 
-def _broker_not_a_list(name: str, operation: int) -> str:
-    return f"Config value {'append' if operation == APPEND else 'subtract'} is not allowed for config key: {name}"
+def _wrong_for_a_broker(name: str, operation: int) -> KafkaError:
+    if operation not in _EDITS:
+        return _refused(f"Unknown operations type {operation}")
+    return KafkaError(Error.INVALID_CONFIG, f"Config value {_EDITS[operation]} is not allowed for config key: {name}")

@@ -101,6 +101,15 @@ class BrokerConfig:
         """Whether anybody set it, to the default or to something else."""
         return any(name in layer for layer in (self.dynamic_broker, self.dynamic_default, self.static))
 
+    def of_listener(self, name: str, listener: str) -> Any:
+        """Return a setting's value for one listener: its own, or that of all."""
+        return self[self.name_for(name, listener)]
+
+    def name_for(self, name: str, listener: str) -> str:
+        """Return by which name a listener's value of a setting is set: its own, or that of all."""
+        own = f"{LISTENER_PREFIX}{listener.lower()}.{name}"
+        return own if self.is_set(own) else name
+
     def of_listeners(self, name: str) -> dict[str, Any]:
         """Return a setting's value for each listener that has one of its own, by the listener's name."""
         found = {}

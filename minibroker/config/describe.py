@@ -44,6 +44,8 @@ class ConfigEntry:
         self, name: str, setting: Setting | None, value: str | None, synonyms: list[Synonym], is_read_only: bool
     ):
         self.name = name
+        if setting is not None and setting.of_plugin:
+            setting = None
         self.is_sensitive = setting is None or setting.is_sensitive
         self.value = None if self.is_sensitive else value
         self.synonyms = [(n, None if self.is_sensitive else text, source) for n, text, source in synonyms]
@@ -85,7 +87,7 @@ def _wanted(found: Iterable[str], names: Collection[str] | None) -> list[str]:
 
 
 def _is_shown(setting: Setting) -> bool:
-    return not setting.internal and setting.until == NEWEST
+    return not (setting.internal or setting.of_plugin) and setting.until == NEWEST
 
 
 def _is_read_only(name: str, setting: Setting | None) -> bool:

@@ -6,8 +6,7 @@
 
 A client is told the advertised address of the listener that it came through. Without one it is told the address at
 which its own connection reached the broker: right for localhost, a container's network and a LAN at once.
-What must hold: a listener is opened only if its security protocol is served. Whoever asks for TLS or a login and would
-get neither is told so, and nothing starts.
+What must hold: each listener has a security protocol, and is served by that one.
 Not here: sockets (server/).
 """
 
@@ -16,9 +15,8 @@ from __future__ import annotations
 from minibroker.config.broker import BrokerConfig
 from minibroker.config.values import ConfigError
 
-PLAINTEXT = "PLAINTEXT"
-PROTOCOLS = (PLAINTEXT, "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-SERVED_PROTOCOLS = (PLAINTEXT,)
+PLAINTEXT, TLS = "PLAINTEXT", "SSL"
+PROTOCOLS = (PLAINTEXT, TLS, "SASL_PLAINTEXT", "SASL_SSL")
 EVERY_ADDRESS = ("", "0.0.0.0", "::")
 PORT_MAX = 65535
 
@@ -38,6 +36,14 @@ class Listener:
         self.port = port  # 0: any that is free
         self.protocol = protocol
 
+    @property
+    def uses_tls(self) -> bool:
+        return self.protocol.endswith(TLS)
+
+    @property
+    def asks_for_login(self) -> bool:
+        return self.protocol.startswith("SASL_")
+
     def __repr__(self) -> str:
         return f"{self.name}://{address(self.host, self.port)}"
 
@@ -47,13 +53,18 @@ def address(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
+def protocol_of(*, uses_tls: bool, asks_for_login: bool) -> str:
+    """Return the name that Kafka has for a way to come in."""
+    return f"{'SASL_' if asks_for_login else ''}{TLS if uses_tls else PLAINTEXT}"
+
+
 def is_local(host: str) -> bool:
     """Whether only programs of this machine reach an address."""
     return host in ("localhost", "::1") or host.startswith("127.")
 
 
 def client_listeners(config: BrokerConfig) -> list[Listener]:
-    """Return the listeners that are opened; raise ConfigError if any cannot be, as Kafka would, or is not served.
+    """Return the listeners that are opened; raise ConfigError if any cannot be, as Kafka would.
 
     Those of the controller are left out: it is in this process, and nobody talks to it by a socket.
     """
@@ -65,18 +76,13 @@ def client_listeners(config: BrokerConfig) -> list[Listener]:
             if listener.name not in controllers or config.is_set(PROTOCOL_MAP):
                 words = f"{listener.name} has no security protocol; {PROTOCOL_MAP}={listener.name}:PLAINTEXT gives it"
                 raise config.error(LISTENERS, f"{words} one")
-        elif (protocol := protocols[listener.name]) not in SERVED_PROTOCOLS:
-            raise config.error(LISTENERS, f"{listener.name} is to be {protocol}; {_ONLY_PLAINTEXT}")
         else:
-            listener.protocol = protocol
+            listener.protocol = protocols[listener.name]
     _check_ports(config, found)
     opened = [listener for listener in found if listener.name not in controllers]
     if not opened:
         raise config.error(LISTENERS, "no listener for clients")
     return opened
-
-
-_ONLY_PLAINTEXT = "TLS and logins are not served, and without them nobody would be guarded: PLAINTEXT is what there is"
 
 
 def controller_names(config: BrokerConfig) -> list[str]:
@@ -110,6 +116,17 @@ def advertised_listeners(config: BrokerConfig) -> dict[str, Listener]:
             raise config.error(ADVERTISED, "clients need a name or an address at which they reach the broker")
         found[listener.name] = listener
     return found
+
+
+def first_listener(config: BrokerConfig) -> Listener:
+    """Return where clients begin: a listener that programs of this machine reach, else the first."""
+    found = client_listeners(config)
+    return next((each for each in found if each.host in EVERY_ADDRESS or is_local(each.host)), found[0])
+
+
+def known_hosts(config: BrokerConfig) -> set[str]:
+    """Return the names and addresses under which clients are to find the broker; empty: every address."""
+    return {listener.host for listener in (*client_listeners(config), *advertised_listeners(config).values())}
 
 
 def _parse(config: BrokerConfig, setting: str) -> list[Listener]:

@@ -10,6 +10,7 @@ that older releases had, the oldest first:
 
 Flags: how the value can be changed (read-only, per-broker, cluster-wide); `at-start` for what Kafka changes while it
 runs and we do not; `later`, `ignored` or `refused` for what we do not honour; `internal` for what Kafka does not show;
+`plugin` for what a class reads that another setting names: Kafka has no row for it, and shows it as a secret;
 `since-` and the first of the known releases that has it, unless that is the oldest; the last release that has it,
 unless that is the newest. A line that begins with `#` is a comment; `null` is no value.
 Valid values are in Kafka's own notation; values.py checks them.
@@ -38,6 +39,7 @@ class Setting:
         "kafka_default",
         "kind",
         "name",
+        "of_plugin",
         "old_defaults",
         "reason",
         "since",
@@ -59,6 +61,7 @@ class Setting:
         self.at_start = False  # read at the start only, whatever `update` says of Kafka
         self.treatment = HONOURED
         self.internal = False
+        self.of_plugin = False
         self.since = ""
         self.until = NEWEST
         self.old_defaults: tuple[tuple[str, str], ...] = ()  # release and what it was before, the oldest first
@@ -118,6 +121,8 @@ def _parse_row(line: str, treatment: str) -> Setting:
             setting.at_start = True
         elif word == "internal":
             setting.internal = True
+        elif word == "plugin":
+            setting.of_plugin = True
         elif word.startswith("since-"):
             setting.since = word.removeprefix("since-")
         else:

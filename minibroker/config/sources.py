@@ -2,7 +2,8 @@
 
 Environment variables are those of Kafka's container image: KAFKA_LOG_SEGMENT_BYTES is log.segment.bytes, `_` is a dot,
 `__` an underscore, `___` a dash. Bitnami's image has KAFKA_CFG_LOG_SEGMENT_BYTES for the same.
-Unknown and ignored settings become warnings; a value that a setting does not take stops the start.
+Unknown and ignored settings become warnings, but for those of security and instances, which stop the start; so does a
+value that a setting does not take.
 Not here: reading files and the environment; KAFKA_CREATE_TOPICS, which is no setting of a broker.
 """
 
@@ -11,7 +12,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from minibroker.config.setting import HONOURED, NEWEST, REFUSED, Setting
-from minibroker.config.tables import broker_settings, find_broker_setting, other_settings, without_listener
+from minibroker.config.tables import (
+    INSTANCE_PREFIX,
+    LISTENER_LIMITS,
+    broker_settings,
+    find_broker_setting,
+    instance_settings,
+    is_of_security,
+    other_settings,
+    without_listener,
+)
 from minibroker.config.values import BadValue, ConfigError, format_value, parse_value
 
 # Variables that begin like a setting and are none: those of the images' scripts and of their JVM, and one of ours.
@@ -24,7 +34,10 @@ NO_SETTINGS = frozenset(
     )
 )
 
-OF_ONE_LISTENER = ("max.connections",)  # what listener.name.NAME.SETTING can say
+NEWER_NAMES = {"delegation.token.master.key": "delegation.token.secret.key"}
+# What listener.name.NAME.SETTING can say; of logins there are more, and security/sasl_settings.py says which.
+OF_ONE_LISTENER = (*LISTENER_LIMITS, "connections.max.reauth.ms")
+BEGIN_OF_ONE_LISTENER = "ssl.", "sasl."
 
 
 def merge_sources(
@@ -96,11 +109,24 @@ def name_of_variable(variable: str) -> str | None:
     return dotted.replace("...", "-").replace("..", "_")
 
 
+def variable_of_name(name: str) -> str:
+    """Return the environment variable that stands for a setting."""
+    return "KAFKA_" + name.replace("_", "__").replace("-", "___").replace(".", "_").upper()
+
+
 def _check(source: str, name: str, text: str) -> str | None:
     """Return the warning that a setting deserves; raise ConfigError if its value cannot be taken."""
     setting = find_broker_setting(name)
+    if setting is None and name.startswith(INSTANCE_PREFIX):
+        words = f"an instance has {INSTANCE_PREFIX}NAME. and one of {', '.join(instance_settings())}"
+        raise ConfigError(source, name, text, words)
     if setting is None:
         guess = nearest_name(name)
+        if is_of_security(name):
+            words = (
+                f"there is no such setting, and somebody might rely on it{f'; did you mean {guess}?' if guess else ''}"
+            )
+            raise ConfigError(source, name, "(hidden)", words)
         return f"{source}: unknown setting {name}" + (f"; did you mean {guess}?" if guess else "")
     try:
         value = parse_value(setting, text)
@@ -108,9 +134,13 @@ def _check(source: str, name: str, text: str) -> str | None:
         shown = "(hidden)" if setting.is_sensitive else text
         raise ConfigError(source, name, shown, f"{bad.reason} ({what_is_allowed(setting)})") from None
     if setting.treatment == REFUSED and (format_value(setting, value) or "") != (setting.default or ""):
-        raise ConfigError(source, name, text, f"not supported; leave it {setting.default or 'unset'}")
+        shown = "(hidden)" if setting.is_sensitive else text
+        instead = NEWER_NAMES.get(name)
+        words = f"its name is {instead} now" if instead else f"not supported; leave it {setting.default or 'unset'}"
+        raise ConfigError(source, name, shown, words)
     if setting.treatment == HONOURED:
-        if (base := without_listener(name)) is not None and base not in OF_ONE_LISTENER:
+        base = without_listener(name)
+        if base is not None and base not in OF_ONE_LISTENER and not base.startswith(BEGIN_OF_ONE_LISTENER):
             return f"{source}: {name} is accepted and ignored: no listener has a {base} of its own"
         if setting.until == NEWEST:
             return None

@@ -1,30 +1,47 @@
 """Checks of a start's settings: they have to fit together, and to ask for nothing that is not there.
 
 Each rule is one of Kafka's (KafkaConfig.validateValues), or refuses what one broker that is its own controller, with
-one data directory and without TLS or logins, cannot be. Values of single settings are checked where they are read.
+one data directory, cannot be. Values of single settings are checked where they are read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from minibroker.config.broker import BrokerConfig
 from minibroker.config.listeners import (
     ADVERTISED,
     CONTROLLER_LISTENERS,
     LISTENERS,
-    SERVED_PROTOCOLS,
+    PLAINTEXT,
+    Listener,
     advertised_listeners,
     client_listeners,
     controller_names,
 )
+from minibroker.config.tables import (
+    LISTENER_LIMITS,
+    LISTENER_PREFIX,
+    find_broker_setting,
+    get_broker_setting,
+    listener_of,
+    without_listener,
+)
 
 INTER_BROKER_LISTENER, INTER_BROKER_PROTOCOL = "inter.broker.listener.name", "security.inter.broker.protocol"
+CLIENT_AUTH = "ssl.client.auth"
 ROLES, VOTERS, QUORUM_SERVERS = "process.roles", "controller.quorum.voters", "controller.quorum.bootstrap.servers"
 LOG_DIRS, LOG_DIR, METADATA_LOG_DIR = "log.dirs", "log.dir", "metadata.log.dir"
 PER_ADDRESS, OVERRIDES = "max.connections.per.ip", "max.connections.per.ip.overrides"
 QUEUED_BYTES, FRAME_BYTES = "queued.max.request.bytes", "socket.request.max.bytes"
 LARGEST_NUMBER = (1 << 31) - 1
+AUTHORIZER, SUPER_USERS, OPEN_WITHOUT_RULES = "authorizer.class.name", "super.users", "allow.everyone.if.no.acl.found"
+# Kafka's own, the second of the releases with ZooKeeper; both decide by access rules, and so do we.
+AUTHORIZERS = (
+    "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "kafka.security.authorizer.AclAuthorizer",
+)
+TOKEN_KEY, OF_TOKENS = "delegation.token.secret.key", "delegation.token."
 PROTOCOLS = "group.coordinator.rebalance.protocols"
 _GROUP = "group.consumer."
 # The first must not be above the second.
@@ -56,7 +73,11 @@ def check_start(config: BrokerConfig) -> None:
     _check_inter_broker(config)
     _check_controller(config)
     data_directory(config)
+    _check_authorizer(config)
     check_together(config)
+    _check_unused_tls(config)
+    _check_limited_listeners(config)
+    _check_tokens(config)
 
 
 def check_together(config: BrokerConfig) -> None:
@@ -66,6 +87,7 @@ def check_together(config: BrokerConfig) -> None:
             raise config.error(names[0], f"{names[0]} {words}")
     if _first_set(config, RETENTION) == 0:
         raise config.error(RETENTION[0], f"{RETENTION[0]} must be unlimited (-1) or, greater than or equal to 1")
+    _check_tls(config)
     connection_overrides(config)
     if config[PER_ADDRESS] == 0 and not config[OVERRIDES]:
         raise config.error(PER_ADDRESS, f"{PER_ADDRESS} can be set to zero only if {OVERRIDES} property is set.")
@@ -123,11 +145,45 @@ def _check_inter_broker(config: BrokerConfig) -> None:
     name = config[INTER_BROKER_LISTENER]
     if name is not None and config.is_set(INTER_BROKER_PROTOCOL):
         raise config.error(INTER_BROKER_PROTOCOL, f"only one of it and {INTER_BROKER_LISTENER} can be set")
-    if (protocol := config[INTER_BROKER_PROTOCOL]) not in SERVED_PROTOCOLS:
-        raise config.error(INTER_BROKER_PROTOCOL, f"{protocol} is not served; leave it unset")
     names = [listener.name for listener in client_listeners(config)]
     if name is not None and name.upper() not in names:
         raise config.error(INTER_BROKER_LISTENER, f"no listener has this name; there are {', '.join(names)}")
+    protocol = config[INTER_BROKER_PROTOCOL]
+    if protocol not in (PLAINTEXT, *names):
+        words = f"no listener is named {protocol}: add {protocol}://host:port to {LISTENERS}, or leave it unset"
+        raise config.error(INTER_BROKER_PROTOCOL, f"{words}; there are {', '.join(names)}")
+
+
+def _check_tls(config: BrokerConfig) -> None:
+    """Refuse to ask for certificates where nobody could show one."""
+    with_tls = _tls_listeners(config)
+    for name in (*config.static, *config.dynamic_broker, *config.dynamic_default):
+        if name.endswith(CLIENT_AUTH) and config[name] != "none" and not _has_tls(name, with_tls):
+            raise config.error(name, "no such listener uses TLS: write listeners=SSL://host:port, or leave it unset")
+
+
+def _tls_listeners(config: BrokerConfig) -> set[str]:
+    return {listener.name for listener in client_listeners(config) if listener.uses_tls}
+
+
+def _check_authorizer(config: BrokerConfig) -> None:
+    """Have access rules decide, or nobody: no setting may look as if somebody were kept out who is not."""
+    name = config[AUTHORIZER]
+    if name and name not in AUTHORIZERS:
+        raise config.error(AUTHORIZER, f"no other class decides here; make it {AUTHORIZERS[0]}, or leave it unset")
+    for setting in (SUPER_USERS, OPEN_WITHOUT_RULES):
+        if config[setting] and not name:
+            raise config.error(setting, f"it has no effect without an authorizer; set {AUTHORIZER} to {AUTHORIZERS[0]}")
+    for principal in super_users(config):
+        kind, colon, name = principal.partition(":")
+        if not (kind and colon) or f",{kind}:" in name.replace(" ", ""):
+            words = f"{principal!r} is no principal: write TYPE:NAME, as User:admin, with semicolons between several"
+            raise config.error(SUPER_USERS, words)
+
+
+def super_users(config: BrokerConfig) -> list[str]:
+    """Return the principals that may do anything."""
+    return [each.strip() for each in (config[SUPER_USERS] or "").split(";") if each.strip()]
 
 
 def _check_controller(config: BrokerConfig) -> None:
@@ -147,15 +203,84 @@ def _check_controller(config: BrokerConfig) -> None:
         raise config.error(QUORUM_SERVERS, "the broker is its own and only controller; leave it unset")
 
 
+def _check_unused_tls(config: BrokerConfig) -> None:
+    """Refuse what makes somebody believe that a listener uses TLS; what says no more than the default may stand."""
+    with_tls = _tls_listeners(config)
+    for name, text in config.static.items():
+        setting = find_broker_setting(name)  # None: it is misspelt, and gets a warning
+        if setting is not None and not _has_tls(name, with_tls) and text != setting.default:
+            words = "no listener that it is for uses TLS: listeners=SSL://127.0.0.1:9093 has one, or leave it unset"
+            raise config.error(name, words)
+
+
+def _check_limited_listeners(config: BrokerConfig) -> None:
+    """Refuse a limit of a listener that is not there; what says no more than the default may stand.
+
+    That of the controller is not opened, and there is a warning of it.
+    """
+    names, controllers = [listener.name for listener in client_listeners(config)], controller_names(config)
+    for name, text in config.static.items():
+        base, listener = without_listener(name), listener_of(name)
+        is_there = base not in LISTENER_LIMITS or listener in (*names, *controllers)
+        if not is_there and text != get_broker_setting(name).default:
+            words = f"no listener has the name {listener}: write one of {', '.join(names)} in lower case"
+            raise config.error(name, words)
+
+
+def _check_tokens(config: BrokerConfig) -> None:
+    """Refuse what is about delegation tokens where none are made; what says no more than the default may stand."""
+    if config[TOKEN_KEY]:
+        return
+    for name, text in config.static.items():
+        if name.startswith(OF_TOKENS) and (setting := find_broker_setting(name)) and text != setting.default:
+            raise config.error(name, f"there are no delegation tokens: set {TOKEN_KEY}, or leave it unset")
+
+
 def start_warnings(config: BrokerConfig) -> list[str]:
     """Return a sentence for each thing that was asked for and is passed over."""
     controllers = controller_names(config)
+    with_login = [each for each in client_listeners(config) if each.uses_tls and each.asks_for_login]
     return [
-        f"{config.place_of(LISTENERS)}: no listener {name.strip()} is opened: {CONTROLLER_LISTENERS} keeps it for the "
-        "controller, which is in this process"
-        for text in config[LISTENERS] or ()
-        if (name := text.partition("://")[0]).strip().upper() in controllers
+        *_nobody_is_super(config),
+        *(
+            f"{config.place_of(CLIENT_AUTH)}: {CLIENT_AUTH} is for listeners without a login, as in Kafka: "
+            f"{own}={config[CLIENT_AUTH]} asks for certificates at {each.name}"
+            for each in with_login
+            if config[CLIENT_AUTH] != "none" and (own := _own_auth(each.name)) and not config.is_set(own)
+        ),
+        *(
+            f"{config.place_of(LISTENERS)}: no listener {name.strip()} is opened: {CONTROLLER_LISTENERS} keeps it for "
+            "the controller, which is in this process"
+            for text in config[LISTENERS] or ()
+            if (name := text.partition("://")[0]).strip().upper() in controllers
+        ),
     ]
 
 
-__all__ = ["ADVERTISED", "check_start", "connection_overrides", "data_directory", "start_warnings"]
+def _nobody_is_super(config: BrokerConfig) -> list[str]:
+    """Say so where rules decide, and nobody can come in who may make any."""
+    listeners = client_listeners(config)
+    asks = any(each.asks_for_login or (each.uses_tls and _asks_for_certificates(config, each)) for each in listeners)
+    is_open = config[OPEN_WITHOUT_RULES] or "User:ANONYMOUS" in super_users(config)
+    if not config[AUTHORIZER] or asks or is_open:
+        return []
+    words = "no listener asks who comes, so everybody is User:ANONYMOUS, none of super.users, and nobody can make rules"
+    return [f"{config.place_of(AUTHORIZER)}: {words}"]
+
+
+def _asks_for_certificates(config: BrokerConfig, listener: Listener) -> bool:
+    return bool(config.of_listener(CLIENT_AUTH, listener.name) != "none")
+
+
+def _own_auth(listener: str) -> str:
+    return f"{LISTENER_PREFIX}{listener.lower()}.{CLIENT_AUTH}"
+
+
+def _has_tls(name: str, with_tls: Collection[str]) -> bool:
+    """Whether a setting is not about TLS, or there is a listener that uses TLS and that it counts for."""
+    if (base := without_listener(name)) is None:
+        return bool(with_tls) or not name.startswith("ssl.")
+    return not base.startswith("ssl.") or listener_of(name) in with_tls
+
+
+__all__ = ["ADVERTISED", "check_start", "connection_overrides", "data_directory", "start_warnings", "super_users"]

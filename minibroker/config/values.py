@@ -119,6 +119,7 @@ def java_double(value: float) -> str:
 
 GZIP_LEVELS = "[1,...,9] or -1"
 REPLICAS = "[partitionId]:[brokerId],[partitionId]:[brokerId],..."
+NETWORKS = "networks"
 OFFSET_RESET = "[latest, earliest, by_duration:PnDTnHnMn.nS]"
 ANY_CASE = "(case insensitive) "
 VERSIONS = "[0.8.0, "  # of Kafka, in which formats and protocols changed
@@ -154,7 +155,9 @@ def _check_list(setting: Setting, value: list[str]) -> None:
         error = BadValue(name, ",".join(value), f"Configuration '{name}' values must not be empty.")
         error.args = (error.reason,)
         raise error
-    if valid == REPLICAS:
+    if valid == NETWORKS:
+        _check_networks(name, value)
+    elif valid == REPLICAS:
         pairs = [part.split(":") for part in value]
         if value != ["*"] and not all(len(pair) == 2 and all(id.isdecimal() for id in pair) for pair in pairs):
             words = f"{name} must be the literal '*' or a list of replicas in the following format: {REPLICAS}"
@@ -163,6 +166,18 @@ def _check_list(setting: Setting, value: list[str]) -> None:
         for part in value:
             if part not in choices(valid):
                 raise BadValue(name, part, f"String must be one of: {', '.join(choices(valid))}")
+
+
+def _check_networks(name: str, value: list[str]) -> None:
+    from ipaddress import ip_network
+
+    if not value:
+        raise BadValue(name, "", "it names no network; for everybody, 0.0.0.0/0,::/0")
+    for part in value:
+        try:
+            ip_network(part)
+        except ValueError as error:
+            raise BadValue(name, part, f"it is no network such as 10.0.0.0/8 or fd00::/8: {error}") from None
 
 
 def _check_string(setting: Setting, value: str) -> None:

@@ -57,6 +57,7 @@ def _alter(
         change = PartitionChange(controller, topic, partition)
         change.isr = isr
         change.recovery_state = asked.leader_recovery_state
+        change.why = asked.why or f"broker {broker_id}, which leads, says so"
         record = change.record()
         if record is not None:
             records.append(record)

@@ -5,30 +5,43 @@ from __future__ import annotations
 from contextlib import contextmanager
 from copy import copy
 
-from minibroker.event_kinds import Broker, Isr, Leader, Topic
+from minibroker.controller.placement_events import tell_placement
+from minibroker.event_kinds import Broker, Isr, Leader, Loss, Topic
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from typing import Any
 
     from minibroker.events import EventStream
     from minibroker.metadata.image import MetadataImage, Partition
     from minibroker.stored.kinds import MetadataRecord
 
+    # Topic, partition, leader and leader epoch: from where to where the leader lacks what was committed, if it does.
+    FindLost = Callable[[bytes, int, int, int], tuple[int, int] | None]
+
 PARTITION, PARTITION_CHANGE, TOPIC, REMOVE_TOPIC, BROKER_CHANGE = 3, 5, 2, 9, 17
 RECOVERING = 1
+LOST = "the replica that leads now did not have what had been committed there when it was elected"
 
 
 @contextmanager
 def tell_decisions(
-    events: EventStream, image: MetadataImage, records: Sequence[MetadataRecord], why: str
+    events: EventStream,
+    image: MetadataImage,
+    records: Sequence[MetadataRecord],
+    why: str,
+    find_lost: FindLost = lambda *election: None,
 ) -> Iterator[None]:
-    """Emit what records change in an image, when they have changed it. Costs nothing if nobody watches."""
+    """Emit what records change in an image, when they have changed it. Costs nothing if nobody watches.
+
+    find_lost: says what an election has lost.
+    """
     if not events.observed:
         yield
         return
-    before: dict[tuple[bytes, int], tuple[str, Partition]] = {}  # with the name of the topic
+    # With the name of the topic, and why it changes: who decided it knows, and nobody can see it from what has changed.
+    before: dict[tuple[bytes, int], tuple[str, Partition, str]] = {}
     removed = []
     for record in records:
         topic = image.topics_by_id.get(bytes(getattr(record, "topic_id", b"")))
@@ -36,10 +49,12 @@ def tell_decisions(
             continue
         if record.type_number == PARTITION_CHANGE:
             number = record.partition_id  # type: ignore[attr-defined]
-            before[topic.id, number] = topic.name, copy(topic.partitions[number])  # it is changed in place
+            reason: str = record.why or why  # type: ignore[attr-defined]
+            before[topic.id, number] = topic.name, copy(topic.partitions[number]), reason  # it is changed in place
         elif record.type_number == REMOVE_TOPIC:
             removed.append((topic.name, len(topic.partitions)))
-    yield
+    with tell_placement(events, image, records, why):
+        yield
     for record in records:
         if record.type_number == TOPIC:
             name: str = record.name  # type: ignore[attr-defined]
@@ -48,8 +63,13 @@ def tell_decisions(
             _tell_broker(events, record, why)
     for name, count in removed:
         events.emit(Topic(topic=name, what="deleted", partitions=count, why=why))
-    for (topic_id, number), (name, partition) in before.items():
-        _tell_partition(events, name, partition, image.topics_by_id[topic_id].partitions[number], why)
+    for (topic_id, number), (name, partition, reason) in before.items():
+        now = image.topics_by_id[topic_id].partitions[number]
+        _tell_partition(events, name, partition, now, reason)
+        is_elected = now.leader >= 0 and now.leader != partition.leader
+        if is_elected and (lost := find_lost(topic_id, number, now.leader, now.leader_epoch)) is not None:
+            first, end = lost
+            events.emit(Loss(now.leader, name, number, first_offset=first, last_offset=end - 1, why=LOST))
 
 
 def _tell_broker(events: EventStream, record: Any, why: str) -> None:
@@ -72,7 +92,7 @@ def _tell_partition(events: EventStream, topic: str, before: Partition, now: Par
                 after=tuple(now.isr),
                 leader_epoch=now.leader_epoch,
                 partition_epoch=now.partition_epoch,
-                why=why or _why_isr(before.isr, now.isr),
+                why=why,
             )
         )
     if now.leader_epoch != before.leader_epoch:
@@ -82,22 +102,6 @@ def _tell_partition(events: EventStream, topic: str, before: Partition, now: Par
                 previous=before.leader,
                 leader_epoch=now.leader_epoch,
                 is_clean=now.leader_recovery_state != RECOVERING,
-                why=why or "its replicas have changed",
+                why=why,
             )
         )
-
-
-def _why_isr(before: Sequence[int], after: Sequence[int]) -> str:
-    """Say why a leader proposed it: that is all that a leader proposes."""
-    joined = [broker for broker in after if broker not in before]
-    gone = [broker for broker in before if broker not in after]
-    reasons = []
-    if joined:
-        reasons.append(f"broker {_list(joined)} has all that may be committed")
-    if gone:
-        reasons.append(f"broker {_list(gone)} has not been caught up for longer than replica.lag.time.max.ms")
-    return " and ".join(reasons) or "its order changed"
-
-
-def _list(brokers: Sequence[int]) -> str:
-    return ", ".join(map(str, brokers))

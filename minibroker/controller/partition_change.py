@@ -67,6 +67,7 @@ class PartitionChange:
         self.removing = before.removing
         self.recovery_state = before.leader_recovery_state
         self.directories = dict(zip(before.replicas, before.directories))  # of each replica
+        self.why = ""  # of this partition alone, if whoever writes the record has no better reason for all of them
         self._elr = before.elr
         self._is_alive = is_alive or (lambda broker: is_active(controller.image, broker))
 
@@ -85,7 +86,10 @@ class PartitionChange:
         if not changes:
             return None
         changes.setdefault("leader", NO_LEADER_CHANGE)
-        return PartitionChangeRecord(partition_id=self.before.id, topic_id=self.topic.id, **changes)  # type: ignore[arg-type]
+        record = PartitionChangeRecord(partition_id=self.before.id, topic_id=self.topic.id, **changes)  # type: ignore[arg-type]
+        if self.why:
+            record.why = self.why  # type: ignore[misc]
+        return record
 
     # What follows, in this order
 
@@ -103,6 +107,8 @@ class PartitionChange:
         if isr and replicas and awaited <= set(isr):
             self.isr, self.replicas = isr, replicas
             self.adding, self.removing = [], []
+            done = f"the move to brokers {','.join(map(str, replicas))} is complete"
+            self.why = f"{self.why}; with that {done}" if self.why else done
 
     def _find_eligible(self) -> None:
         """Remember who leaves an ISR that is too small: it has every record that was committed (KIP-966)."""

@@ -18,6 +18,7 @@ from minibroker.clock import CHORE
 from minibroker.coordinator.hashing import partition_of
 from minibroker.coordinator.log import CoordinatorLog, Owner, Write
 from minibroker.errors import Error, KafkaError, StorageError
+from minibroker.event_kinds import Coordination
 from minibroker.log.batches import Batch
 from minibroker.log.records import Record
 from minibroker.parts import Parts
@@ -156,6 +157,7 @@ class LedPartition(Owner):
         if self._retry is not None:
             self._retry.cancel()
         self.log.close()
+        self._partitions.tell(self.replica.partition, "has given up")
 
 
 class LedPartitions(Generic[Led]):
@@ -211,6 +213,7 @@ class LedPartitions(Generic[Led]):
         """Begin to coordinate a partition, or read it again."""
         before = self.led.get(replica.partition)
         assert before is None or before.log.is_closed, f"{self.topic}-{replica.partition} has two coordinators"
+        self.tell(replica.partition, "reads")
         self.led[replica.partition] = self._make(replica)
 
     def _lead_opened(self, number: int) -> Led | None:
@@ -248,6 +251,12 @@ class LedPartitions(Generic[Led]):
                 )
             )
 
+    def tell(self, partition: int, state: str) -> None:
+        """Let watchers know what has become of a partition."""
+        if self.parts.events.observed:
+            self.parts.events.emit(Coordination(self.parts.node_id, self.topic, partition, state))
+
     def readable(self, partition: int) -> None:
+        self.tell(partition, "has read")
         if self._unreadable.pop(partition, None) is not None:
             self.parts.reporter.say(f"{self.topic}-{partition}: its {self.contents} have been read")

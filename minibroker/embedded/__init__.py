@@ -2,12 +2,15 @@
 
 broker.py          one broker, as people use it: the same verbs wherever it runs
 in_process.py      a broker in a running loop
-process.py         a broker in a process of its own
+process.py         a broker in a process of its own; remote.py: what is asked over the wire
+attached.py        a broker that somebody else runs; outside.py: lending one to a test
 cluster.py         several brokers, as people use them
 cluster_engine.py  a cluster in a running loop; cluster_views.py: what a program sees of it
 watching.py        its events, heard from any thread
 hosted.py          what both have in common: start and stop, in a thread or in the caller's loop; verbs and their twins
 engine.py          the verbs of a broker, as both kinds of it have them; reading.py: its records
+expectations.py    what a test expects to find in a topic; writing.py: what it puts there
+overview.py        what is shown when a test has failed
 background.py      a loop in a thread, for programs without one
 forking.py         what becomes of them when the program forks
 faults.py          what the clients of a broker shall meet
@@ -15,7 +18,8 @@ arguments.py       arguments of Python as settings of Kafka
 """
 
 from minibroker.embedded.broker import Broker
-from minibroker.embedded.engine import BrokerError, Record
+from minibroker.embedded.engine import BrokerError
+from minibroker.embedded.record import Record
 from minibroker.faults import FaultError
 
 TYPE_CHECKING = False

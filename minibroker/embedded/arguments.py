@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from minibroker.clock.steered import SteeredClock
 from minibroker.config import BrokerConfig, ConfigError
@@ -21,10 +21,9 @@ ELSEWHERE = {
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from minibroker.clock import Clock
     from minibroker.config.topic_texts import WantedTopic
+    from minibroker.security.users import Users
 
 
 def config_of(
@@ -77,6 +76,17 @@ def wanted_topics(topics: str | Iterable[str], environ: Mapping[str, str] | None
             raise TypeError(f"topics: {text!r} is no topic: say 'orders', or 'orders:3' for three partitions")
     wanted += filter(None, (environ or {}).get("KAFKA_CREATE_TOPICS", "").split(","))
     return tuple(parse_topic(text) for text in wanted)
+
+
+def users_from(users: Mapping[str, str] | None) -> Users | None:
+    """Return who can log in; ValueError for what are no names with passwords."""
+    if not users:
+        return None
+    if not isinstance(users, Mapping):
+        raise TypeError(f"users={users!r}: say {{'alice': 'secret'}}")
+    from minibroker.security.users import Users
+
+    return Users(users)
 
 
 def clock_from(clock: Clock | str | None) -> Clock:

@@ -16,12 +16,21 @@ import os
 
 from minibroker.clock import LoopClock
 from minibroker.clock.steered import SteeredClock
-from minibroker.config.listeners import address
+from minibroker.config import BrokerConfig
+from minibroker.config.listeners import (
+    LISTENERS,
+    address,
+    client_listeners,
+    first_listener,
+    known_hosts,
+    protocol_of,
+)
 from minibroker.config.start import data_directory
-from minibroker.embedded.arguments import check_kinds, clock_from, config_of, wanted_topics
+from minibroker.embedded.arguments import check_kinds, clock_from, config_of, users_from, wanted_topics
 from minibroker.embedded.engine import Engine, Start
-from minibroker.embedded.hosted import Hosted, Verbs
+from minibroker.embedded.hosted import Verbs
 from minibroker.embedded.in_process import InProcess, new_storage
+from minibroker.embedded.verbs import OF_ENGINE, WAITING, Asked
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,15 +38,14 @@ if TYPE_CHECKING:
     from typing import Literal
 
     from minibroker.clock import Clock
+    from minibroker.embedded.attached import Attached
     from minibroker.embedded.faults import BrokerFaults
 
 MODULES_OF_KAFKA_PYTHON = ("admin", "consumer", "errors", "producer", "structs")
-OF_ENGINE: Verbs[Engine] = Verbs(lambda engine: engine, blocks=False)
-WAITING: Verbs[Engine] = Verbs(lambda engine: engine)
 OF_CLOCK: Verbs[Engine] = Verbs(lambda engine: engine.steered_clock())
 
 
-class Broker(Hosted[Engine]):
+class Broker(Asked):
     """A Kafka-compatible broker, on memory and on a free port unless it is told otherwise.
 
     Used as a context manager, or with `start` and `stop`, or in a loop with `astart` and `astop`. It can be started
@@ -58,6 +66,8 @@ class Broker(Hosted[Engine]):
         cluster_id: str | None = None,
         process: bool = False,
         clock: Clock | Literal["steered"] | None = None,
+        tls: bool = False,
+        users: Mapping[str, str] | None = None,
         **settings: object,
     ):
         """Check everything that can be checked without starting; raise ConfigError for what no setting takes.
@@ -69,6 +79,8 @@ class Broker(Hosted[Engine]):
         as_version: the release of Kafka to appear as, "0.8.2" to "4.x".
         process: run it in a process of its own, which goes by the machine's clock.
         clock: by default, or as "steered", one that shows the machine's time until it is moved, as by `advance`.
+        tls: serve TLS, with certificates that are made for it; client_config says where clients find them.
+        users: names with passwords, of PLAIN and both mechanisms of SCRAM; clients have to log in then.
         """
         check_kinds(
             Broker,
@@ -78,10 +90,18 @@ class Broker(Hosted[Engine]):
             node_id=(node_id, int, "a number"),
             cluster_id=(cluster_id, str, "text"),
             process=(process, bool, "True or False"),
+            tls=(tls, bool, "True or False"),
         )
         if process and clock is not None:
             raise ValueError("a process of its own has a clock of its own")
-        own: dict[str, object] = {"listeners": f"PLAINTEXT://{address(host, port)}"}
+        if process and users:
+            raise ValueError("users= is for a broker of this process; one of its own takes settings of logins")
+        self._users = users_from(users)
+        self._as_version = as_version
+        protocol = protocol_of(uses_tls=tls, asks_for_login=self._users is not None)
+        own: dict[str, object] = {"listeners": f"{protocol}://{address(host, port)}"}
+        if self._users is not None:
+            own["sasl.enabled.mechanisms"] = self._users.mechanisms
         if not {"broker.id", "broker_id"} & {*settings, *(config or {})}:
             own["node.id"] = node_id
         checked = config_of(Broker, {**(config or {}), **settings}, own, environ)
@@ -89,14 +109,17 @@ class Broker(Hosted[Engine]):
             from minibroker.broker.releases import release_named
 
             release_named(as_version)  # raises for what was never released
+        super().__init__()
+        directory = data_directory(checked) if data_dir is None else os.fspath(data_dir)
+        self._take_listener(checked, directory, tls=tls)
         self._start = Start(
-            checked.static,
+            {**(self._ca.files.settings() if self._ca else {}), **checked.static},
             wanted_topics(topics, environ),
-            data_directory(checked) if data_dir is None else os.fspath(data_dir),
+            directory,
             as_version,
             cluster_id,
+            self._users,
         )
-        super().__init__()
         self.clock: Clock = LoopClock() if process else clock_from(clock)
         self._is_process, self._runs_here = process, not process
         self._storage = None if process else new_storage(self._start.data_dir, self.clock)
@@ -117,12 +140,26 @@ class Broker(Hosted[Engine]):
                 )
             raise AttributeError(words)
 
+    def _take_listener(self, config: BrokerConfig, directory: str | None, *, tls: bool) -> None:
+        """Take note of how clients come in, and of the certificates that are to be made for that."""
+        self._take_ways_in(config, first_listener(config))
+        if tls:
+            if not any(each.uses_tls for each in client_listeners(config)):
+                raise config.error(LISTENERS, "tls=True, and none of them is SSL: leave listeners out, or write SSL://")
+            from minibroker.security.throwaway_ca import ThrowawayCa
+
+            self._ca = ThrowawayCa(directory)
+
+    def _certificate_hosts(self) -> set[str]:
+        return known_hosts(BrokerConfig(self._start.settings))
+
     def _new_engine(self) -> Engine:
         if self._storage is not None:
             return InProcess(self._start, self._storage, self.clock)
+        from minibroker.embedded.client_settings import client_settings
         from minibroker.embedded.process import Subprocess
 
-        return Subprocess(self._start)
+        return Subprocess(self._start, client_settings("minibroker", self._access("")))
 
     def _has_started(self, engine: Engine) -> None:
         self._start = self._start._replace(settings={**self._start.settings, "listeners": engine.listeners})
@@ -134,18 +171,19 @@ class Broker(Hosted[Engine]):
 
         return BrokerFaults(self, lambda *what: self._running().control(*what), lambda: self.is_running)
 
+    @classmethod
+    def attach(cls, bootstrap_servers: str, config: Mapping[str, str] | None = None) -> Attached:
+        """Return a broker that somebody else runs, a real Kafka for example, with the verbs that it can have.
+
+        config: how to come in, in the words of Kafka's clients: security.protocol, ssl.…, sasl.….
+        """
+        from minibroker.embedded.attached import Attached
+
+        return Attached(bootstrap_servers, config, {*dir(cls), "clock"})
+
     # The verbs, each with its twin
 
-    create_topic, acreate_topic = OF_ENGINE(Engine.create_topic)
-    delete_topic, adelete_topic = OF_ENGINE(Engine.delete_topic)
-    topics, atopics = OF_ENGINE(Engine.topics)
-    records, arecords = OF_ENGINE(Engine.records)
-    wait_records, await_records = WAITING(Engine.wait_records)
-
-    groups, agroups = OF_ENGINE(Engine.groups)
-    group, agroup = OF_ENGINE(Engine.group)
-    wait_group, await_group = WAITING(Engine.wait_group)
-    wait_committed, await_committed = WAITING(Engine.wait_committed)
+    instances, ainstances = OF_ENGINE(Engine.instances)
 
     transactions, atransactions = OF_ENGINE(Engine.transactions)
     transaction, atransaction = OF_ENGINE(Engine.transaction)

@@ -26,8 +26,9 @@ from minibroker.cluster.links import Links
 from minibroker.cluster.steps import Steps
 from minibroker.cluster.transactions import Transactions
 from minibroker.cluster.waits import Waits
+from minibroker.config.listeners import LISTENERS, Listener, address, protocol_of
 from minibroker.config.start import data_directory
-from minibroker.embedded.arguments import check_kinds, clock_from, config_of, steered, wanted_topics
+from minibroker.embedded.arguments import check_kinds, clock_from, config_of, steered, users_from, wanted_topics
 from minibroker.embedded.cluster_engine import (
     ClusterEngine,
     ClusterStart,
@@ -37,8 +38,10 @@ from minibroker.embedded.cluster_engine import (
     ports_from,
 )
 from minibroker.embedded.cluster_views import Views
+from minibroker.embedded.expectations import Expectations
 from minibroker.embedded.hosted import Hosted, Verbs
 from minibroker.embedded.in_process import LogReporter
+from minibroker.embedded.overview import Overview
 from minibroker.embedded.watching import Heard
 from minibroker.events import EventStream
 
@@ -58,6 +61,8 @@ OF_STEPS: Verbs[ClusterEngine] = Verbs(lambda engine: engine.core.steps)
 OF_CLEANING: Verbs[ClusterEngine] = Verbs(lambda engine: engine.core.cleaning)
 OF_CLOCK: Verbs[ClusterEngine] = Verbs(lambda engine: steered(engine.clock))
 OF_VIEWS: Verbs[ClusterEngine] = Verbs(lambda engine: engine.views)
+EXPECTING: Verbs[ClusterEngine] = Verbs(lambda engine: Expectations(engine.views))
+SEEING: Verbs[ClusterEngine] = Verbs(lambda engine: Overview(engine.views, engine.core.groups))
 OF_GROUPS: Verbs[ClusterEngine] = Verbs(lambda engine: engine.core.groups)
 OF_TRANSACTIONS: Verbs[ClusterEngine] = Verbs(lambda engine: engine.core.transactions)
 OF_WAITS: Verbs[ClusterEngine] = Verbs(lambda engine: engine.core.waits)
@@ -87,6 +92,8 @@ class Cluster(Hosted[ClusterEngine]):
         as_version: str | None = None,
         cluster_id: str | None = None,
         clock: Clock | Literal["steered"] | None = None,
+        tls: bool = False,
+        users: Mapping[str, str] | None = None,
         **settings: object,
     ):
         """Check everything that can be checked without starting; raise ConfigError for what no setting takes.
@@ -99,6 +106,8 @@ class Cluster(Hosted[ClusterEngine]):
         config: settings of all brokers by Kafka's names; `settings` are the same with _ for each dot.
         environ: where KAFKA_... variables are looked up, such as os.environ; by default nowhere.
         as_version: the release of Kafka to appear as. clock: by default one that can be steered.
+        tls: serve TLS, with certificates that are made for it; client_config says where clients find them.
+        users: names with passwords, of PLAIN and both mechanisms of SCRAM; clients have to log in then.
         """
         super().__init__()
         check_kinds(
@@ -109,9 +118,18 @@ class Cluster(Hosted[ClusterEngine]):
             host=(host, str, "a name or an address"),
             as_version=(as_version, str, "a release such as '2.8'"),
             cluster_id=(cluster_id, str, "text"),
+            tls=(tls, bool, "True or False"),
         )
         check_count(brokers, first_id, racks)
-        checked = config_of(Cluster, {**(config or {}), **settings}, {}, environ)
+        self._users = users_from(users)
+        self._as_version = as_version
+        protocol = protocol_of(uses_tls=tls, asks_for_login=self._users is not None)
+        own = {LISTENERS: f"{protocol}://{address(host, port)}"}  # as each broker will have them, to be checked too
+        if self._users is not None:
+            own["sasl.enabled.mechanisms"] = self._users.mechanisms
+        checked = config_of(Cluster, {**(config or {}), **settings}, own, environ)
+        if checked.static[LISTENERS] == own[LISTENERS]:
+            del checked.static[LISTENERS]
         check_settings(checked)
         if as_version is not None:
             from minibroker.broker.releases import release_named
@@ -119,17 +137,25 @@ class Cluster(Hosted[ClusterEngine]):
             release_named(as_version)  # raises for what was never released
         self.clock: Clock = clock_from(clock)
         self.events = EventStream(self.clock.now_ms)
+        directory = data_directory(checked) if data_dir is None else os.fspath(data_dir)
+        self._take_ways_in(checked, Listener(protocol, host, port, protocol))
+        if tls:
+            from minibroker.security.throwaway_ca import ThrowawayCa
+
+            self._ca = ThrowawayCa(directory)
         self._start = ClusterStart(
-            checked.static,
+            {**(self._ca.files.settings() if self._ca else {}), **checked.static},
             wanted_topics(topics, environ),
             brokers,
             first_id,
             host,
             ports_from(port, brokers),
             tuple(racks),
-            data_directory(checked) if data_dir is None else os.fspath(data_dir),
+            directory,
             as_version,
             cluster_id,
+            protocol,
+            self._users,
         )
         self._storages = new_storages(self._start.data_dir, self._start.broker_ids, self.clock.now_ms)
 
@@ -138,6 +164,9 @@ class Cluster(Hosted[ClusterEngine]):
 
     def _new_engine(self) -> ClusterEngine:
         return ClusterEngine(self._start, self._storages, clock=self.clock, events=self.events, reporter=LogReporter())
+
+    def _certificate_hosts(self) -> list[str]:
+        return [self._start.host]
 
     def _has_started(self, engine: ClusterEngine) -> None:
         self._start = self._start._replace(ports=engine.ports, cluster_id=engine.core.cluster_id)
@@ -206,12 +235,16 @@ class Cluster(Hosted[ClusterEngine]):
     rate, arate = OF_CLOCK(SteeredClock.rate)
     jump, ajump = OF_CLOCK(SteeredClock.jump)
 
+    instances, ainstances = OF_CORE(Core.instances)
+
     states, astates = OF_VIEWS(Views.states)
     topics, atopics = OF_VIEWS(Views.topics)
     leader, aleader = OF_VIEWS(Views.leader)
     isr, aisr = OF_VIEWS(Views.isr)
     describe, adescribe = OF_VIEWS(Views.describe)
     records, arecords = OF_VIEWS(Views.records)
+    ends, aends = OF_VIEWS(Views.ends)
+    last_records, alast_records = OF_VIEWS(Views.last_records)
 
     groups, agroups = OF_GROUPS(Groups.groups)
     group, agroup = OF_GROUPS(Groups.group)
@@ -221,6 +254,8 @@ class Cluster(Hosted[ClusterEngine]):
     abort_transaction, aabort_transaction = OF_TRANSACTIONS(Transactions.abort_transaction)
 
     wait_records, await_records = OF_VIEWS(Views.wait_records)
+    expect, aexpect = EXPECTING(Expectations.expect)
+    never, anever = EXPECTING(Expectations.never)
     wait_event, await_event = OF_VIEWS(Views.wait_event)
     wait_isr, await_isr = OF_WAITS(Waits.isr)
     wait_leader, await_leader = OF_WAITS(Waits.leader)
@@ -228,4 +263,5 @@ class Cluster(Hosted[ClusterEngine]):
     wait_in_sync, await_in_sync = OF_WAITS(Waits.in_sync)
     wait_group, await_group = OF_GROUPS(Groups.wait_group)
     wait_committed, await_committed = OF_GROUPS(Groups.wait_committed)
+    overview, aoverview = SEEING(Overview.overview)
     wait_transaction, await_transaction = OF_TRANSACTIONS(Transactions.wait_transaction)

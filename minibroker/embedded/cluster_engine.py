@@ -20,6 +20,7 @@ from minibroker.cluster.cluster import Cluster
 from minibroker.cluster.control import call_through
 from minibroker.cluster.nodes import PAUSED, RUNNING
 from minibroker.config import ConfigError
+from minibroker.config.listeners import PLAINTEXT
 from minibroker.embedded.cluster_views import Views
 from minibroker.embedded.engine import START_FAILURES, BrokerError, HttpRefusal
 from minibroker.embedded.in_process import ask
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from minibroker.log.storage import Storage
     from minibroker.replication.network import NodeId
     from minibroker.reporter import Reporter
+    from minibroker.security.users import Users
 
 # What each broker has for itself, and what the cluster's one controller decides.
 OWN_SETTINGS = (
@@ -70,6 +72,8 @@ class ClusterStart(NamedTuple):
     data_dir: str | None  # None: memory
     as_version: str | None
     cluster_id: str | None
+    protocol: str = PLAINTEXT  # of the listeners
+    users: Users | None = None  # who can log in
 
     @property
     def broker_ids(self) -> range:
@@ -101,6 +105,8 @@ class ClusterEngine:
             first_id=start.first_id,
             host=start.host,
             ports=start.ports,
+            protocol=start.protocol,
+            users=start.users,
             racks=start.racks,
             cluster_id=start.cluster_id,
             as_version=start.as_version,
@@ -189,9 +195,9 @@ class ClusterEngine:
         """Whether a broker runs, or hangs, so that it can have faults; NoSuchBroker if there is none."""
         return self.core.check(broker) in (RUNNING, PAUSED)
 
-    def _tell_clock(self, what: str) -> None:
+    def _tell_clock(self, what: str, amount: float) -> None:
         if self.events.observed:
-            self.events.emit(ClockMoved(what=what))
+            self.events.emit(ClockMoved(what=what, amount=amount))
 
     def _leave_clock(self) -> None:
         if isinstance(self.clock, SteeredClock):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from minibroker.embedded.reading import records_of, wait_for_records
+from minibroker.embedded.reading import ends_of, last_of, records_of, wait_for_records
 from minibroker.embedded.watching import fitting
 from minibroker.errors import Error, KafkaError
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from minibroker.cluster.cluster import Cluster
-    from minibroker.embedded.engine import Record
+    from minibroker.embedded.record import Record
     from minibroker.events import Event
     from minibroker.replication.network import NodeId
     from minibroker.replication.replica import Replica
@@ -83,6 +83,16 @@ class Views:
                 raise KafkaError(Error.LEADER_NOT_AVAILABLE, f"nobody leads {topic}-{partition.id}")
             found += records_of(replica)
         return found
+
+    def ends(self, topic: str) -> dict[int, tuple[int, int]]:
+        """Return the offsets at which each partition that somebody leads begins and ends for consumers."""
+        self.core.topic(topic)
+        return ends_of(self._leaders(topic))
+
+    def last_records(self, topic: str, count: int = 1) -> list[Record]:
+        """Return the last records of each partition, so many or fewer: some offsets are of markers, or of nothing."""
+        self.core.topic(topic)
+        return last_of(self._leaders(topic), count)
 
     async def wait_records(self, topic: str, count: int, timeout: float = TIMEOUT_S) -> list[Record]:
         """Return all records as soon as there are so many; TimeoutError if there are not within `timeout` seconds.

@@ -10,6 +10,7 @@ from typing import NamedTuple, Protocol
 
 from minibroker.config import ConfigError
 from minibroker.embedded.hosted import Runs
+from minibroker.embedded.record import Record
 from minibroker.errors import Error, KafkaError, ProtocolError
 from minibroker.faults import FaultError
 from minibroker.metadata.bootstrap import WrongDirectory
@@ -23,24 +24,13 @@ if TYPE_CHECKING:
     from minibroker.clock.steered import SteeredClock
     from minibroker.config.topic_texts import WantedTopic
     from minibroker.groups.view_rows import GroupRow, GroupView
+    from minibroker.security.users import Users
     from minibroker.transactions.view_rows import TransactionView
 
 TIMEOUT_S = 5.0
 ANSWER_MS, CLEANING_MS = 10_000, 3_600_000  # how long an answer may take; cleaning is answered when it is done
 NOT_FOUND, REQUEST_TIMEOUT = 404, 408  # of HTTP
 START_FAILURES = (KafkaError, ConfigError, ProtocolError, WrongDirectory, OSError)  # and no bugs of ours
-Headers = tuple[tuple[str, bytes | None], ...]
-
-
-class Record(NamedTuple):
-    """A record of a topic, and where it is."""
-
-    partition: int
-    offset: int
-    key: bytes | None
-    value: bytes | None
-    headers: Headers
-    timestamp: int  # ms since 1970; -1: none
 
 
 class Start(NamedTuple):
@@ -51,6 +41,7 @@ class Start(NamedTuple):
     data_dir: str | None  # None: memory
     as_version: str | None
     cluster_id: str | None
+    users: Users | None = None  # who can log in
 
 
 class BrokerError(RuntimeError):
@@ -114,6 +105,14 @@ class Engine(Runs, Protocol):
         """Return all records that consumers may read, by partition and offset; KafkaError if there is no such topic."""
         ...
 
+    async def ends(self, topic: str) -> dict[int, tuple[int, int]]:
+        """Return the offsets at which each partition begins and ends for consumers; KafkaError if there is no topic."""
+        ...
+
+    async def last_records(self, topic: str, count: int = 1) -> list[Record]:
+        """Return the last records of each partition, so many or fewer: some offsets are of markers, or of nothing."""
+        ...
+
     async def wait_records(self, topic: str, count: int, timeout: float = TIMEOUT_S) -> list[Record]:
         """Return all records as soon as there are so many; TimeoutError if there are not within `timeout` seconds.
 
@@ -156,6 +155,11 @@ class Engine(Runs, Protocol):
         """Return what a group has committed as soon as it has got so far, by default as soon as there is anything."""
         wanted = {"group": group, "topic": topic, "partition": partition, "offset": offset}
         found: int = await self._ask_group("POST", "/wait-committed", wanted, timeout)
+        return found
+
+    async def instances(self) -> list[dict[str, Any]]:
+        """Return a row for each instance and broker: promised, share, what is used, what is stored."""
+        found: list[dict[str, Any]] = await self.ask("GET", "/instances")
         return found
 
     async def transactions(self) -> list[TransactionView]:

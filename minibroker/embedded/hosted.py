@@ -20,28 +20,31 @@ from typing import Generic, Protocol, TypeVar, overload
 
 from minibroker.embedded import forking
 from minibroker.embedded.background import BackgroundLoop
+from minibroker.errors import KafkaError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    import os
+    from collections.abc import Callable, Coroutine, Iterable, Mapping
     from types import TracebackType
-    from typing import Any, Concatenate, Literal, ParamSpec, Self
+    from typing import Any, Concatenate, ParamSpec, Self
 
-    Library = Literal["confluent", "aiokafka", "kafka-python", "java", "spark"]
+    from minibroker.config import BrokerConfig
+    from minibroker.config.listeners import Listener
+    from minibroker.embedded.client_settings import Access, Library
+    from minibroker.embedded.record import Record
+    from minibroker.embedded.writing import Writer
+    from minibroker.security.throwaway_ca import ThrowawayCa
+    from minibroker.security.users import Users
+
     P = ParamSpec("P")
     T = TypeVar("T")
     Plain = Callable[Concatenate[Any, P], T]
     Twin = Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]
 
 
-# Library -> the name it has for bootstrap servers.
-BOOTSTRAP_NAMES = {
-    "confluent": "bootstrap.servers",
-    "aiokafka": "bootstrap_servers",
-    "kafka-python": "bootstrap_servers",
-    "java": "bootstrap.servers",
-    "spark": "kafka.bootstrap.servers",
-}
+# What a verb says of what it was asked for; anything else is a bug, and then its whole traceback is wanted.
+ANSWERS = (AssertionError, KafkaError, TimeoutError, ValueError)
 
 
 class Runs(Protocol):
@@ -74,6 +77,11 @@ class Hosted(Generic[E]):
     """Something that is started and stopped, in a thread or in the running loop, again and again."""
 
     _noun = "broker"
+    _ca: ThrowawayCa | None = None  # where certificates are made for it
+    _users: Users | None = None  # who can log in
+    _uses_tls = _asks_for_certificates = False
+    _mechanism: str | None = None  # by which clients log in, where they are asked to
+    _as_version: str | None = None  # the release that it appears as
     _runs_here = True  # in this process, so that a verb that need not wait can be had at once in the engine's own loop
 
     def __init__(self) -> None:
@@ -91,6 +99,10 @@ class Hosted(Generic[E]):
     def _has_started(self, engine: E) -> None:
         """Keep what the next start has to know."""
 
+    def _certificate_hosts(self) -> Iterable[str]:
+        """Return the names and addresses under which it is found."""
+        return ()
+
     # Start and stop
 
     def start(self) -> Self:
@@ -98,10 +110,11 @@ class Hosted(Generic[E]):
         self._check_stopped()
         background = BackgroundLoop("minibroker")
         try:
-            engine = self._new_engine()
+            engine = self._made_engine()
             background.run(engine.start())
         except BaseException:
             background.finish()
+            self._remove_certificates()
             raise
         self._started(engine, background.loop, background)
         return self
@@ -117,8 +130,12 @@ class Hosted(Generic[E]):
     async def astart(self) -> Self:
         """Start in the running loop; return when requests are answered. BrokerError says why it cannot be."""
         self._check_stopped()
-        engine = self._new_engine()
-        await engine.start()
+        try:
+            engine = self._made_engine()
+            await engine.start()
+        except BaseException:
+            self._remove_certificates()
+            raise
         self._started(engine, asyncio.get_running_loop(), None)
         return self
 
@@ -148,12 +165,24 @@ class Hosted(Generic[E]):
         if self._engine is not None:
             raise RuntimeError(f"{self!r} runs already")
 
+    def _made_engine(self) -> E:
+        if self._ca is not None:
+            from minibroker.clock import LoopClock
+
+            # Who looks at certificates goes by the machine's clock, whatever time it is for the broker.
+            self._ca.make(self._certificate_hosts(), LoopClock().now_ms())
+        return self._new_engine()
+
+    def _remove_certificates(self) -> None:
+        if self._ca is not None:
+            self._ca.remove()
+
     def _started(self, engine: E, loop: asyncio.AbstractEventLoop, background: BackgroundLoop | None) -> None:
         self._engine, self._loop, self._background = engine, loop, background
         self._has_started(engine)
         self._is_left_behind = False
         forking.remember(self)
-        self._finalizer = weakref.finalize(self, _forgotten, repr(self), engine, loop, background)
+        self._finalizer = weakref.finalize(self, _forgotten, repr(self), engine, loop, background, self._ca)
 
     def _stopped(self) -> None:
         assert self._finalizer is not None
@@ -163,6 +192,7 @@ class Hosted(Generic[E]):
         self._engine = self._loop = None
         if background is not None:
             background.finish()
+        self._remove_certificates()
 
     def leave_behind(self) -> tuple[object, list[int]]:
         """Be another process than the one in which it runs: know nothing of it, and stop nothing."""
@@ -186,11 +216,112 @@ class Hosted(Generic[E]):
         """host:port, for clients; with a comma between those of several brokers."""
         return self._running().bootstrap_servers
 
-    def client_config(self, library: Library) -> dict[str, str]:
-        """Return the settings with which clients of a library find it, by the names that the library has for them."""
-        if library not in BOOTSTRAP_NAMES:
-            raise ValueError(f"{library!r} is none of {', '.join(BOOTSTRAP_NAMES)}")
-        return {BOOTSTRAP_NAMES[library]: self.bootstrap_servers}
+    def client_config(self, library: Library, *, user: str | None = None) -> dict[str, Any]:
+        """Return the settings with which clients of a library find it, by the names that the library has for them.
+
+        user: one of users=, as whom they log in; by default the first.
+        """
+        from minibroker.embedded.client_settings import client_settings
+
+        return client_settings(library, self._access(self.bootstrap_servers, user))
+
+    def _access(self, bootstrap_servers: str, user: str | None = None) -> Access:
+        """Return how clients come in."""
+        from minibroker.embedded.client_settings import Access
+
+        access = Access(bootstrap_servers, self._uses_tls, self._mechanism)
+        if self._mechanism is not None and self._users is not None:
+            user = next(iter(self._users.passwords)) if user is None else user
+            if user not in self._users.passwords:
+                raise ValueError(f"{user!r} is none of {', '.join(self._users.passwords)}")
+            access = access._replace(user=user, password=self._users.passwords[user])
+        elif user is not None:
+            raise ValueError(f"nobody is known by {user!r}: users={{'alice': 'secret'}} makes users")
+        if self._ca is None or not self._uses_tls:
+            return access
+        from minibroker.security.throwaway_ca import STORE_PASSWORD
+
+        files = self._ca.files
+        access = access._replace(ca=files.ca)
+        if not self._asks_for_certificates:
+            return access
+        return access._replace(client=files.client, client_store=files.client_store, store_password=STORE_PASSWORD)
+
+    def _take_ways_in(self, config: BrokerConfig, listener: Listener) -> None:
+        """Take note of what a listener asks of clients."""
+        self._uses_tls = listener.uses_tls
+        self._asks_for_certificates = config.of_listener("ssl.client.auth", listener.name) != "none"
+        if listener.asks_for_login:
+            self._mechanism = next(iter(config.of_listener("sasl.enabled.mechanisms", listener.name) or ()), "")
+
+    # Records
+
+    def produce(
+        self,
+        topic: str,
+        value: Any,
+        *,
+        key: Any = None,
+        headers: Mapping[str, Any] | None = None,
+        partition: int | None = None,
+        timestamp: int | None = None,
+    ) -> Record:
+        """Write a record with a client of our own, and return it with its place; KafkaError says why it cannot be.
+
+        value, key, headers: bytes, text, or what becomes JSON; None is null. timestamp: ms since 1970.
+        """
+        given = (topic, value, key, headers or {}, partition, timestamp)
+        return self._call(self._produce(*given), blocks=True)
+
+    async def aproduce(
+        self,
+        topic: str,
+        value: Any,
+        *,
+        key: Any = None,
+        headers: Mapping[str, Any] | None = None,
+        partition: int | None = None,
+        timestamp: int | None = None,
+    ) -> Record:
+        """Write a record with a client of our own, and return it with its place; KafkaError says why it cannot be.
+
+        value, key, headers: bytes, text, or what becomes JSON; None is null. timestamp: ms since 1970.
+        """
+        return await self._await(self._produce(topic, value, key, headers or {}, partition, timestamp))
+
+    def load(self, topic: str, source: str | os.PathLike[str] | Iterable[Any], *, key: str | None = None) -> int:
+        """Write a record for each row of a file or of anything that has rows; return how many.
+
+        source: a file by its ending, .jsonl, .csv, .tsv or .parquet; rows with names become JSON. key: the field that
+        is the record's key.
+        """
+        return self._call(self._load(topic, source, key), blocks=True)
+
+    async def aload(self, topic: str, source: str | os.PathLike[str] | Iterable[Any], *, key: str | None = None) -> int:
+        """Write a record for each row of a file or of anything that has rows; return how many.
+
+        source: a file by its ending, .jsonl, .csv, .tsv or .parquet; rows with names become JSON. key: the field that
+        is the record's key.
+        """
+        return await self._await(self._load(topic, source, key))
+
+    async def _produce(self, *given: Any) -> Record:
+        from minibroker.embedded.writing import produce
+
+        async with self._producer() as producer:
+            return await produce(producer, *given)
+
+    async def _load(self, topic: str, source: Any, key: str | None) -> int:
+        from minibroker.embedded.writing import load, rows_of
+
+        async with self._producer() as producer:
+            return await load(producer, topic, rows_of(source), key)
+
+    def _producer(self) -> Writer:
+        from minibroker.embedded.client_settings import client_settings
+        from minibroker.embedded.writing import Writer
+
+        return Writer(client_settings("minibroker", self._access(self.bootstrap_servers)), self._as_version)
 
     # Verbs
 
@@ -210,9 +341,13 @@ class Hosted(Generic[E]):
 
         blocks: it would wait in the middle of what it does, so it is not even begun in that loop.
         """
+        __tracebackhide__ = True
         assert self._loop is not None
         if not self._is_ours():
-            return asyncio.run_coroutine_threadsafe(verb, self._loop).result()
+            try:
+                return asyncio.run_coroutine_threadsafe(verb, self._loop).result()
+            except ANSWERS as failure:
+                raise failure.with_traceback(None)  # noqa: B904 - it is the same one, and where it was made is ours
         try:
             # In our own loop a verb can be had at once if it does not wait for anything, as most do not.
             if self._runs_here and not blocks:
@@ -226,6 +361,7 @@ class Hosted(Generic[E]):
         )
 
     async def _await(self, verb: Coroutine[Any, Any, T]) -> T:
+        __tracebackhide__ = True
         assert self._loop is not None
         if self._is_ours():
             return await verb
@@ -261,6 +397,7 @@ class Verbs(Generic[E]):
         blocks = self._blocks and (iscoroutinefunction(work) or then is not None)
 
         async def run(engine: E, arguments: Any, named: Any) -> Any:
+            __tracebackhide__ = True
             result = getattr(part(engine), name)(*arguments, **named)
             if isawaitable(result):
                 result = await result
@@ -270,16 +407,24 @@ class Verbs(Generic[E]):
 
         @wraps(work)
         def plain(self: Hosted[E], /, *arguments: Any, **named: Any) -> Any:
+            __tracebackhide__ = True
             return self._call(run(self._running(), arguments, named), blocks=blocks)
 
         @wraps(work)
         async def twin(self: Hosted[E], /, *arguments: Any, **named: Any) -> Any:
+            __tracebackhide__ = True
             return await self._await(run(self._running(), arguments, named))
 
         return plain, twin
 
 
-def _forgotten(name: str, engine: Runs, loop: asyncio.AbstractEventLoop, background: BackgroundLoop | None) -> None:
+def _forgotten(
+    name: str,
+    engine: Runs,
+    loop: asyncio.AbstractEventLoop,
+    background: BackgroundLoop | None,
+    ca: ThrowawayCa | None,
+) -> None:
     """Stop what nobody can stop any more: it is garbage, or the program ends."""
     try:
         warnings.warn(f"{name} has not been stopped", ResourceWarning, stacklevel=1)
@@ -290,3 +435,5 @@ def _forgotten(name: str, engine: Runs, loop: asyncio.AbstractEventLoop, backgro
             engine.abandon()
         else:
             asyncio.run_coroutine_threadsafe(engine.stop(), loop)
+        if ca is not None:
+            ca.remove()

@@ -13,7 +13,7 @@ from minibroker.config.listeners import address
 from minibroker.config.sources import setting_texts
 from minibroker.embedded.arguments import steered
 from minibroker.embedded.engine import ANSWER_MS, START_FAILURES, TIMEOUT_S, BrokerError, Engine, HttpRefusal
-from minibroker.embedded.reading import records_of, wait_for_records
+from minibroker.embedded.reading import ends_of, last_of, records_of, wait_for_records
 from minibroker.errors import Error, KafkaError
 from minibroker.log.memory_storage import MemoryStorage
 from minibroker.log.storage import OsStorage
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from minibroker.clock import Clock
-    from minibroker.embedded.engine import Record, Start
+    from minibroker.embedded.engine import Start
+    from minibroker.embedded.record import Record
     from minibroker.log.storage import Storage
     from minibroker.replication.replica import Replica
 
@@ -44,11 +45,11 @@ def new_storage(data_dir: str | None, clock: Clock) -> Storage:
 
 async def ask(node: Node, method: str, path: str, body: Mapping[str, Any] | None) -> Any:
     """Return what HTTP would answer; FaultError or HttpRefusal say why not."""
-    from minibroker.broker import http_verbs
+    from minibroker.broker import http_calls, http_verbs
 
     try:
         return await http_verbs.call(node, method, path, body)
-    except http_verbs.Refused as refusal:
+    except http_calls.Refused as refusal:
         raise HttpRefusal(str(refusal), int(refusal.status.partition(" ")[0])) from None
 
 
@@ -68,6 +69,7 @@ class InProcess(Engine):
             cluster_id=start.cluster_id,
             as_version=start.as_version,
             reporter=LogReporter(),
+            users=start.users,
         )
 
     @property
@@ -118,15 +120,24 @@ class InProcess(Engine):
         return {name: len(topic.partitions) for name, topic in sorted(self._node.image.topics.items())}
 
     async def records(self, topic: str) -> list[Record]:
-        if topic not in self._node.image.topics:
-            raise KafkaError(Error.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {topic!r}")
-        return [record for replica in self._replicas(topic) for record in records_of(replica)]
+        return [record for replica in self._known(topic) for record in records_of(replica)]
+
+    async def ends(self, topic: str) -> dict[int, tuple[int, int]]:
+        return ends_of(self._known(topic))
+
+    async def last_records(self, topic: str, count: int = 1) -> list[Record]:
+        return last_of(self._known(topic), count)
 
     async def wait_records(self, topic: str, count: int, timeout: float = TIMEOUT_S) -> list[Record]:
         node = self._node
         return await wait_for_records(
             node.events, lambda: self._replicas(topic), topic, count, timeout, lambda: node.image.topics
         )
+
+    def _known(self, topic: str) -> list[Replica]:
+        if topic not in self._node.image.topics:
+            raise KafkaError(Error.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {topic!r}")
+        return self._replicas(topic)
 
     def _replicas(self, topic: str) -> list[Replica]:
         found, replicas = self._node.image.topics.get(topic), self._node.replicas

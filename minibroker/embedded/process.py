@@ -1,4 +1,4 @@
-"""A broker in a process of its own, asked over the wire by our own client.
+"""A broker in a process of its own.
 
 It is `python -m minibroker serve`. Its first line on stdout says that it answers, and the end of its stdout that it
 has ended; so nothing is polled.
@@ -13,22 +13,21 @@ import subprocess
 import sys
 
 from minibroker.clock import LoopClock
-from minibroker.config.sources import setting_texts
-from minibroker.embedded.engine import ANSWER_MS, TIMEOUT_S, BrokerError, Engine, HttpRefusal, Record, too_few
-from minibroker.errors import Error, KafkaError
+from minibroker.config.sources import variable_of_name
+from minibroker.config.tables import find_broker_setting
+from minibroker.embedded.engine import ANSWER_MS, BrokerError, HttpRefusal
+from minibroker.embedded.remote import Remote
+from minibroker.embedded.writing import tells_versions
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import IO, Any
 
-    from minibroker.client import Cluster, Consumer
     from minibroker.clock.steered import SteeredClock
     from minibroker.embedded.engine import Start
 
 PREFIX = "minibroker serve: "
-PAUSE_MS = 20
-API_VERSIONS = 18
 
 
 class Lines(asyncio.Protocol):
@@ -56,17 +55,19 @@ class Lines(asyncio.Protocol):
         self.ended.set_result(None)
 
 
-class Subprocess(Engine):
+class Subprocess(Remote):
     """A process."""
 
-    def __init__(self, start: Start):
+    def __init__(self, start: Start, access: Mapping[str, str]):
+        """access: settings of our own client."""
+        super().__init__(access, tells_versions=start.as_version is None or tells_versions(start.as_version))
         self._address = ""
         self._command = command(start)
+        # Everybody may read a command line, and nobody else an environment.
+        self._secrets = {variable_of_name(name): text for name, text in start.settings.items() if _is_secret(name)}
         self._listeners = start.settings["listeners"]
-        self._tells_versions = start.as_version is None or _tells_versions(start.as_version)
         self._process: subprocess.Popen[bytes] | None = None
         self._pipes: list[Lines] = []
-        self._cluster: Cluster | None = None
 
     @property
     def bootstrap_servers(self) -> str:
@@ -78,7 +79,7 @@ class Subprocess(Engine):
             stdin=subprocess.PIPE,  # its end tells the broker that we are gone, however that came about
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env={name: value for name, value in os.environ.items() if not _is_setting(name)},
+            env={name: value for name, value in os.environ.items() if not _is_setting(name)} | self._secrets,
         )
         output = await self._read(process.stdout, lambda _: None)
         complaints = await self._read(process.stderr, logging.getLogger("minibroker").warning)
@@ -97,9 +98,7 @@ class Subprocess(Engine):
         self.listeners = f"{name}://{host}:{port}" + (f",{others}" if others else "")
 
     async def stop(self) -> None:
-        if self._cluster is not None:
-            await self._cluster.close()
-            self._cluster = None
+        await self._hang_up()
         process, self._process = self._process, None
         if process is not None:
             process.terminate()
@@ -132,73 +131,23 @@ class Subprocess(Engine):
 
         host, _, port = self.bootstrap_servers.rpartition(":")
         try:
-            return await ask(host.strip("[]"), int(port), method, path, body, clock=LoopClock(), timeout_ms=timeout_ms)
+            return await ask(
+                host.strip("[]"),
+                int(port),
+                method,
+                path,
+                body,
+                clock=LoopClock(),
+                timeout_ms=timeout_ms,
+                security=self._security(),
+            )
         except Refusal as refusal:
             raise HttpRefusal(str(refusal), refusal.status) from None
-
-    async def create_topic(self, /, name: str, partitions: int | None = None, **configs: object) -> None:
-        from minibroker.client import Admin, NewTopic
-
-        texts: dict[str, str | None] = {**setting_texts(configs)}
-        wanted = NewTopic(name, -1 if partitions is None else partitions, -1, texts)
-        await Admin(self._client()).create_topics([wanted])
-
-    async def delete_topic(self, name: str) -> None:
-        from minibroker.client import Admin
-
-        await Admin(self._client()).delete_topics([name])
-
-    async def topics(self) -> dict[str, int]:
-        found = await self._client().metadata()
-        return {name: len(topic.partitions) for name, topic in sorted(found.items())}
-
-    async def records(self, topic: str) -> list[Record]:
-        from minibroker.client import Consumer
-
-        partitions = (await self.topics()).get(topic)
-        if partitions is None:
-            raise KafkaError(Error.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {topic!r}")
-        async with Consumer(self._client()) as consumer:
-            await consumer.assign((topic, partition, "earliest") for partition in range(partitions))
-            found: list[Record] = []
-            while True:
-                found += await _fetch(consumer, 0)
-                if consumer.is_at_end:
-                    return sorted(found, key=_place)
-
-    async def wait_records(self, topic: str, count: int, timeout: float = TIMEOUT_S) -> list[Record]:
-        from minibroker.client import Consumer
-
-        timeout_ms = round(timeout * 1000)
-        cluster = self._client()
-        clock = cluster.clock
-        deadline_ms = clock.now_ms() + timeout_ms
-        found: list[Record] = []
-        while (partitions := (await self.topics()).get(topic)) is None and clock.now_ms() < deadline_ms:
-            await clock.sleep(PAUSE_MS)  # brokers tell nobody that a topic has been made
-        async with Consumer(cluster) as consumer:
-            if partitions is not None:
-                await consumer.assign((topic, partition, "earliest") for partition in range(partitions))
-            while len(found) < count:
-                left_ms = deadline_ms - clock.now_ms()
-                if left_ms <= 0 or partitions is None:
-                    raise too_few(topic, len(found), count, timeout_ms, await self.topics())
-                found += await _fetch(consumer, left_ms)
-        return sorted(found, key=_place)
 
     async def _read(self, pipe: IO[bytes] | None, told: Callable[[str], None]) -> Lines:
         _, lines = await asyncio.get_running_loop().connect_read_pipe(lambda: Lines(told), pipe)
         self._pipes.append(lines)
         return lines
-
-    def _client(self) -> Cluster:
-        if self._cluster is None:
-            from minibroker.client import Cluster
-
-            self._cluster = Cluster(
-                self.bootstrap_servers, client_id="minibroker-embedded", ask_versions=self._tells_versions
-            )
-        return self._cluster
 
 
 def command(start: Start) -> list[str]:
@@ -206,7 +155,8 @@ def command(start: Start) -> list[str]:
     words = [sys.executable, "-m", "minibroker", "serve", "--quiet", "--until-stdin-ends"]
     words += ["--memory"] if start.data_dir is None else ["--data-dir", start.data_dir]
     for name, value in start.settings.items():
-        words += ["-o", f"{name}={value}"]
+        if not _is_secret(name):
+            words += ["-o", f"{name}={value}"]
     for name, partitions, configs, _ in start.topics:
         settings = [f"{key}={value}" for key, value in configs.items()]
         words += ["--topic", ":".join([name, *([str(partitions)] if partitions > 0 else []), *settings])]
@@ -217,24 +167,11 @@ def command(start: Start) -> list[str]:
     return words
 
 
+def _is_secret(setting: str) -> bool:
+    found = find_broker_setting(setting)
+    return found is not None and found.is_sensitive
+
+
 def _is_setting(variable: str) -> bool:
     """Whether `serve` would take a variable of the environment for a setting: those are arguments already."""
     return variable.startswith("KAFKA_") or variable == "CLUSTER_ID"
-
-
-def _tells_versions(release: str) -> bool:
-    """Whether brokers of a release could say which versions they serve: since 0.10."""
-    from minibroker.broker.releases import ranges_of, release_named
-
-    return API_VERSIONS in ranges_of(release_named(release))
-
-
-async def _fetch(consumer: Consumer, max_wait_ms: int) -> list[Record]:
-    return [
-        Record(record.partition, record.offset, record.key, record.value, record.headers, record.timestamp)
-        for record in await consumer.fetch(max_wait_ms)
-    ]
-
-
-def _place(record: Record) -> tuple[int, int]:
-    return record.partition, record.offset

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from minibroker.clock import LoopClock
-from minibroker.embedded.engine import Record, too_few
+from minibroker.embedded.engine import too_few
+from minibroker.embedded.record import Record
 from minibroker.events import EventStream
 from minibroker.log.batches import batches
 from minibroker.log.reading import read
@@ -19,9 +20,9 @@ READ_BYTES = 1024 * 1024
 RECORD_KINDS = ("high_watermark", "leader", "epoch", "topic", "broker", "metadata", "delete")
 
 
-def records_of(replica: Replica) -> Iterator[Record]:
-    """Yield what a consumer would get of a partition, from its beginning."""
-    offset = replica.log.log_start_offset
+def records_of(replica: Replica, offset: int = 0) -> Iterator[Record]:
+    """Yield what a consumer would get of a partition, from its beginning or an offset behind that."""
+    offset = max(offset, replica.log.log_start_offset)
     while found := read(replica.log, offset, READ_BYTES, limit_offset=replica.high_watermark):
         begun = offset
         for batch in batches(found.view()):
@@ -34,6 +35,16 @@ def records_of(replica: Replica) -> Iterator[Record]:
             offset = batch.last_offset + 1
         if offset == begun:  # the rest is a piece of a batch
             return
+
+
+def ends_of(replicas: Iterable[Replica]) -> dict[int, tuple[int, int]]:
+    """Return the offsets at which each partition begins and ends for consumers."""
+    return {each.partition: (each.log.log_start_offset, each.high_watermark) for each in replicas}
+
+
+def last_of(replicas: Iterable[Replica], count: int) -> list[Record]:
+    """Return the last records of each partition, so many or fewer: some offsets are of markers, or of nothing."""
+    return [record for each in replicas for record in records_of(each, each.high_watermark - count)]
 
 
 async def wait_for_records(

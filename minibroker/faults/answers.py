@@ -15,7 +15,7 @@ from __future__ import annotations
 from functools import cache
 
 from minibroker.errors import Error
-from minibroker.in_pieces import at_once, finish
+from minibroker.in_pieces import at_once
 from minibroker.protocol.registry import response_class
 from minibroker.schema.source import Source
 from minibroker.schema.types import find_struct, zero
@@ -115,11 +115,12 @@ NO_ID = bytes(16)
 ERROR_CODES = ("error_code", "partition_error_code")
 NAMES = ("name", "topic", "key")
 NUMBERS = ("index", "partition", "partition_index", "partition_id")
-TAKEN_OVER = ("topic_id", "group_id", "member_id", "group_instance_id", "resource_type", "resource_name")
+TAKEN_OVER = ("topic_id", "group_id", "member_id", "group_instance_id", "resource_type", "resource_name", "producer_id")
 # What Kafka answers when it knows nothing, where the schema's default says something else.
 NOTHING: dict[str, Any] = {
     "base_offset": -1,
     "committed_offset": -1,
+    "entries": None,
     "expiry_timestamp_ms": -1,
     "high_watermark": -1,
     "low_watermark": -1,
@@ -198,13 +199,18 @@ def refuse_in_pieces(
 refuse = at_once(refuse_in_pieces)
 
 
-def split(request: Request, api: int, version: int, hits: Hits, fault: Fault) -> tuple[Request | None, Response]:
+def split_in_pieces(
+    request: Request, api: int, version: int, hits: Hits, fault: Fault
+) -> InPieces[tuple[Request | None, Response]]:
     """Return the rest of a request, None if nothing is left, and an answer that has the error for what was hit."""
     levels = levels_of(api, version)
     response = answer_of(api, None)
-    rest, entries = finish(_split(request, _levels_with(type(response), levels, fault), ("", NO_ID), hits))
+    rest, entries = yield from _split(request, _levels_with(type(response), levels, fault), ("", NO_ID), hits)
     setattr(response, levels[0][1], entries)
     return rest, response
+
+
+split = at_once(split_in_pieces)
 
 
 def merge(response: Response, faulty: Response, api: int, version: int) -> None:
@@ -391,6 +397,8 @@ def _maker(cls: Any, asked: Any) -> tuple[Callable[[list[Any], Fault | None], li
         elif (field in NAMES or field in NUMBERS) and asked is not type(None):
             same = field if field in NAMES else next(filter(has.__contains__, NUMBERS), "")
             taken[field] = "each" if is_plain else f"each.{same}"
+        elif field == "topic_name" and "name" in has:
+            taken[field] = "each.name"
         elif field in ("group_id", "transactional_id") and issubclass(asked, str):
             taken[field] = "each"
         elif field in TAKEN_OVER and field in has:

@@ -144,9 +144,8 @@ class Faults:
 
     def _tell(self, rule: Rule, state: str) -> None:
         if self.events is not None and self.events.observed:
-            self._emit(
-                f"{rule.id} ({rule.action})", rule.where, state, "a request matches" if state == "strikes" else ""
-            )
+            why = "a request matches" if state == "strikes" else "somebody asked for it"
+            self._emit(f"{rule.id} ({rule.action})", rule.where, state, why)
 
     def _emit(self, fault: str, where: str, state: str, why: str = "somebody asked for it") -> None:
         if self.events is not None and self.events.observed:

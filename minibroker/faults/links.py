@@ -105,7 +105,7 @@ class Link(asyncio.BufferedProtocol):
         self.transport = connection.transport
         self._gone = gone
         self._stages: dict[str, dict[str, Stage]] = {UPSTREAM: {}, DOWNSTREAM: {}}
-        self._buffer = bytearray(BUFFER_BYTES)
+        self._buffer = memoryview(bytearray(BUFFER_BYTES))  # TLS receives into slices of it
         self._first = bytearray()
         self._is_decided = not connection.has_received_nothing
         self._inbox: list[bytes] = []  # what the connection does not want to read now
@@ -170,11 +170,11 @@ class Link(asyncio.BufferedProtocol):
 
     # From the transport
 
-    def get_buffer(self, sizehint: int) -> bytearray:
+    def get_buffer(self, sizehint: int) -> memoryview:
         return self._buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        data = bytes(memoryview(self._buffer)[:nbytes])
+        data = bytes(self._buffer[:nbytes])
         if not self._is_decided:
             self._first += data
             if len(self._first) < FIRST_BYTES:
@@ -198,7 +198,8 @@ class Link(asyncio.BufferedProtocol):
         if stage is None or not self._is_decided:
             return self.connection.eof_received()
         stage.finish()
-        return True  # the stages decide when it is closed
+        # The stages decide when it is closed; with TLS it is closed at once, whatever is said here.
+        return self.transport.get_extra_info("sslcontext") is None
 
     def pause_writing(self) -> None:
         self._is_full = True

@@ -183,7 +183,7 @@ class ClassicGroup:
             member.session_timeout_ms = new.session_timeout_ms
             member.rebalance_timeout_ms = new.rebalance_timeout_ms
             self.members.wait_for_join(member, reply)
-            self.rebalance.begin_or_complete(now_ms, f"{member.id} has joined again")
+            self.rebalance.begin_or_complete(now_ms, f"{member.name} has joined again")
 
     def _replace(self, reply: JoinReply, old: Member, new: Member, now_ms: int, *, skips_assignment: bool) -> None:
         """Let a static member that has restarted take its own place, if possible without a rebalance."""
@@ -350,7 +350,7 @@ class ClassicGroup:
         for member in list(self.members):
             if now_ms >= member.due_ms and not member.is_waiting and self.members.get(member.id) is member:
                 self.drop(member.id)
-                self.left(now_ms, f"{member.id} has been silent for longer than its session timeout")
+                self.left(now_ms, f"{member.name} has been silent for longer than its session timeout")
         dues = [*self.rebalance.dues, *self.members.pending.values()]
         # A member that waits gets a new deadline when it is answered.
         self._wake_ms = min(dues + [each.due_ms for each in self.members if not each.is_waiting], default=None)

@@ -68,6 +68,11 @@ class Member:
         self.syncing: SyncReply | None = None  # it waits for its assignment
 
     @property
+    def name(self) -> str:
+        """What people know it by, which others may be called too: its id has a random end."""
+        return self.instance_id or self.client_id or self.id
+
+    @property
     def is_waiting(self) -> bool:
         """Whether it waits for the others, and so is alive; one that was never answered may be gone."""
         return not self.is_new and (self.joining is not None or self.syncing is not None)

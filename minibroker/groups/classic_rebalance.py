@@ -40,7 +40,7 @@ class Rebalance:
         self._has_newcomers = True
         member.due_ms = now_ms + NEW_MEMBER_JOIN_MS
         self.group.wake_at(member.due_ms)
-        self.begin_or_complete(now_ms, f"{member.id} has joined")
+        self.begin_or_complete(now_ms, f"{member.name} has joined")
 
     def begin_or_complete(self, now_ms: int, why: str) -> None:
         """Begin a rebalance if there is none, else see whether it can go on."""
@@ -92,7 +92,8 @@ class Rebalance:
             group.become(VACATE, now_ms, "nobody is left")
             group.write([group.record()], lambda error: None)
             return
-        group.become(COMPLETE, now_ms, f"{len(members)} members have joined generation {group.generation}")
+        count = f"{len(members)} members have" if len(members) > 1 else "one member has"
+        group.become(COMPLETE, now_ms, f"{count} joined generation {group.generation}")
         for member in members:
             reply = members.take_reply(member)
             group.beat(member, now_ms)

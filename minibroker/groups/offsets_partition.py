@@ -21,7 +21,7 @@ from minibroker.config.resources import GroupConfig
 from minibroker.coordinator.log import NO_HEAD, BatchHead, EncodedRecord, Write, records_bytes
 from minibroker.coordinator.partitions import RETRY_MS, LedPartition, LedPartitions, bytes_of, write_error
 from minibroker.errors import EncodeError, Error, KafkaError
-from minibroker.event_kinds import Commit
+from minibroker.event_kinds import Commit, GroupMembers
 from minibroker.event_kinds import Group as GroupEvent
 from minibroker.groups.classic import ClassicGroup, Done
 from minibroker.groups.classic_states import DEAD
@@ -44,6 +44,7 @@ from minibroker.turns import FIRST_US
 
 if TYPE_CHECKING:
     from minibroker.clock import Timer
+    from minibroker.groups.member_events import MemberRow
 
 NO_ID: Final = bytes(16)
 
@@ -248,8 +249,8 @@ class OffsetsPartition(LedPartition):
             self.arm(group_id)
             done(write_error(error))
             return
-        before = self._face_of(group_id) if self.parts.events.observed else None
         old = shard.groups.get(group_id)
+        before = self._look_at(group_id) if self.parts.events.observed else None
         shard.groups[group_id] = group
         if isinstance(old, ClassicGroup):
             old.end(Error.REBALANCE_IN_PROGRESS, now_ms)
@@ -260,7 +261,7 @@ class OffsetsPartition(LedPartition):
         else:
             shard.groups[group_id] = classic_group(becomes, partial(shard.new_classic, group_id), now_ms)
         if before is not None:
-            self._tell_change(group_id, before)
+            self._tell_change(group_id, *before)
         self.arm(group_id)
 
     def end_consumer_group(self, group: ConsumerGroup) -> None:
@@ -539,7 +540,7 @@ class OffsetsPartition(LedPartition):
         """Look which topics match: at once if they are few, else in shares."""
         topics = self.topics
         version = topics.version
-        found = yield from resolve_in_shares(wanted, list(topics.names()))
+        found = yield from resolve_in_shares(wanted, list(topics.names()), group.timers.may_see)
         if not self.log.is_closed and self.shard.groups.get(group.group_id) is group:
             records = group.patterns_resolved(found, version, self.parts.clock.now_ms(), topics)
             self.change(group, records, nobody_waits)
@@ -547,8 +548,23 @@ class OffsetsPartition(LedPartition):
     # Events: who waits for a group knows by them when to look
 
     def _tell(self, group_id: str, before: str, after: str, why: str) -> None:
+        """before: the state; nothing if the group has just come into being, which is no change of it."""
         if self.parts.events.observed:
-            self.parts.events.emit(GroupEvent(self.parts.node_id, group_id, before, after, why))
+            if before:
+                self.parts.events.emit(GroupEvent(self.parts.node_id, group_id, before, after, why))
+            if isinstance(group := self.shard.groups.get(group_id), ClassicGroup):
+                self.parts.events.emit(GroupMembers(self.parts.node_id, group_id, *self._members_of(group)))
+
+    def _members_of(self, group: Group) -> tuple[int, tuple[MemberRow, ...]]:
+        """Return epoch and members of a group, as events tell of them."""
+        from minibroker.groups.member_events import member_rows
+
+        return member_rows(group, self.topics, self.settings_of(group.group_id))
+
+    def _look_at(self, group_id: str) -> tuple[Face, object]:
+        """Return what a change of a consumer group may alter."""
+        group = self.shard.groups.get(group_id)
+        return self._face_of(group_id), None if group is None else self._members_of(group)
 
     def _tell_commit(self, mark: Mark) -> None:
         if "commit" in self.parts.events.wanted:
@@ -565,11 +581,17 @@ class OffsetsPartition(LedPartition):
         group = self.shard.groups.get(group_id)
         return NO_FACE if group is None else (group.state.name, frozenset(group.member_ids), group.kind == "consumer")
 
-    def _tell_change(self, group_id: str, before: Face) -> None:
+    def _tell_change(self, group_id: str, before: Face, members_before: object) -> None:
         """Tell of what has become of a consumer group, if anything has."""
-        after = self._face_of(group_id)
-        if before == after:
-            return
+        after, members = self._look_at(group_id)
+        if before != after:
+            self._tell_face(group_id, before, after)
+        if members is not None and members != members_before:
+            self.parts.events.emit(
+                GroupMembers(self.parts.node_id, group_id, *self._members_of(self.shard.groups[group_id]))
+            )
+
+    def _tell_face(self, group_id: str, before: Face, after: Face) -> None:
         was = before[0] if before[2] else DEAD.name  # the classic group that it was has ended, and said so
         came, went = sorted(after[1] - before[1]), sorted(before[1] - after[1])
         whys = [f"{', '.join(came)} has joined"] if came else []

@@ -12,7 +12,7 @@ and what is large.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -63,8 +63,13 @@ def resolve(patterns: Iterable[str], names: Iterable[str]) -> dict[str, frozense
             return found
 
 
-def resolve_in_shares(patterns: Iterable[str], names: Sequence[str]) -> Generator[int, None, dict[str, frozenset[str]]]:
-    """Do what `resolve` does, and yield now and then how many microseconds it has taken since, about."""
+def resolve_in_shares(
+    patterns: Iterable[str], names: Sequence[str], may_see: Callable[[str], bool] | None = None
+) -> Generator[int, None, dict[str, frozenset[str]]]:
+    """Do what `resolve` does, and yield now and then how many microseconds it has taken since, about.
+
+    may_see: which names may be found; None: all.
+    """
     found: dict[str, frozenset[str]] = {}
     for pattern in sorted(patterns):
         try:
@@ -76,7 +81,8 @@ def resolve_in_shares(patterns: Iterable[str], names: Sequence[str]) -> Generato
         name_us = max(MATCH_US, expression.programsize // LARGE_INSTRUCTIONS)
         count = max(NAMES_A_SHARE // name_us, 1)
         for start in range(0, len(names), count):
-            matched += [name for name in names[start : start + count] if expression.fullmatch(name)]
+            piece = [name for name in names[start : start + count] if expression.fullmatch(name)]
+            matched += piece if may_see is None else filter(may_see, piece)
             yield count * name_us
         found[pattern] = frozenset(matched)
     return found

@@ -171,6 +171,7 @@ class Shard:
         group = self.groups.get(group_id)
         if group is None:
             group = self.groups[group_id] = self.new_classic(group_id)
+            self._told(group_id, "", group.state.name, "")
         return group
 
     def new_classic(self, group_id: str) -> ClassicGroup:

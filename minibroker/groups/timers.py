@@ -5,7 +5,7 @@ Soft state: records do not hold it, and each coordinator begins anew.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from heapq import heappop, heappush
 from typing import Final, NamedTuple
 
@@ -45,6 +45,8 @@ class Timers:
         self._fresh_until_ms = 0
         self._fresh_epoch = 0
         self.patterns: frozenset[str] | None = None  # regular expressions to be resolved when REFRESH is due
+        # Of which topics the member may know by whose heartbeat that is; None: of all.
+        self.may_see: Callable[[str], bool] | None = None
 
     def set(self, kind: str, member_id: str, at_ms: int, epoch: int = UNKNOWN_EPOCH) -> None:
         self._count += 1

@@ -32,6 +32,9 @@ class GroupMember(NamedTuple):
     epoch: int  # that it has reached; in a classic group the generation
     assignment: list[Place]  # what it has; in a classic group nothing is known of that before the group is stable
     target: list[Place] | None  # what it shall have, once others have let go; None: a classic group
+    # What it believes to own and so reads, as far as its coordinator can know: what it was given last, until it says
+    # something else. While a classic group rebalances, that is all there is.
+    owned: list[Place]
 
 
 class GroupPartition(NamedTuple):
@@ -89,6 +92,7 @@ def view_from_json(found: dict[str, Any]) -> GroupView:
                     **each,
                     "assignment": [(topic, partition) for topic, partition in each["assignment"]],
                     "target": None if target is None else [(topic, partition) for topic, partition in target],
+                    "owned": [(topic, partition) for topic, partition in each["owned"]],
                 }
             )
         )

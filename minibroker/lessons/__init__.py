@@ -4,7 +4,12 @@ scenario.py  a file as prose, steps and expectations; commands.py: what can be c
 stage.py     the cluster that a lesson is played on, and what each command does there; clients.py: the lesson's clients
 members.py   those that are members of groups; sharing.py: what they say to each other
 producers.py those that brokers know: idempotent ones, and those that have transactions
+logins.py    those that log in, message by message; rules.py: access rules, and what one sees under them
+limits.py    those that may take no more than so much
 operators.py who looks after a cluster: what `minibroker transactions` finds and ends
+exhibits.py  what there is to see of bytes: sizes, fields, what a leader changed, how an offset is found
+guide.py     a step on, a step back; session.py: what somebody types, and is told; words.py: what words mean
+on_page.py   the same in the page
 running.py   the steps one by one, and whether what had to happen did; states.py: what `state:` says
 telling.py   a lesson as text; show.py: as a picture, with keys
 scenarios/   the lessons
@@ -12,44 +17,13 @@ scenarios/   the lessons
 
 from __future__ import annotations
 
+from minibroker.taught import LESSONS, NoSuchLesson, text_of
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from minibroker.lessons.scenario import Scenario
 
-# In the order in which they are best taken.
-LESSONS = (
-    "high-watermark",
-    "acks",
-    "isr",
-    "unclean-election",
-    "truncation",
-    "committed-offset",
-    "reset-policy",
-    "rebalance-eager",
-    "timeouts",
-    "rebalance-cooperative",
-    "rebalance-consumer",
-    "leader-change",
-    "reassignment",
-    "racks",
-    "torn-tail",
-    "retention",
-    "idle-topic",
-    "compaction",
-    "tombstones",
-    "future-timestamps",
-    "retries",
-    "open-transaction",
-    "markers",
-    "zombies",
-    "late-end",
-    "hanging",
-    "exactly-once",
-)
-
-
-class NoSuchLesson(ValueError):
-    """There is no lesson of that name."""
+__all__ = ("LESSONS", "NoSuchLesson", "load", "text_of")
 
 
 def load(name: str) -> Scenario:
@@ -57,19 +31,3 @@ def load(name: str) -> Scenario:
     from minibroker.lessons.scenario import parse_scenario
 
     return parse_scenario(text_of(name), f"{name}.txt")
-
-
-def text_of(name: str) -> str:
-    """Return the text that a lesson is."""
-    from pkgutil import get_data
-
-    if name not in LESSONS:
-        from difflib import get_close_matches
-
-        near = get_close_matches(name, LESSONS, 1)
-        raise NoSuchLesson(
-            f"there is no lesson {name!r}{f'; did you mean {near[0]}?' if near else '.'} There are {', '.join(LESSONS)}"
-        )
-    data = get_data("minibroker.lessons", f"scenarios/{name}.txt")
-    assert data is not None
-    return data.decode()

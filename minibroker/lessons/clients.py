@@ -14,13 +14,14 @@ from typing import Any, NamedTuple
 from minibroker.client.aborted import AbortedFilter
 from minibroker.client.connection import CallTimeout, Connection, ConnectionLost
 from minibroker.client.coordinators import GROUP
+from minibroker.client.security import Security
 from minibroker.client.transaction_calls import LAST_CLASSIC
-from minibroker.cluster.snapshot import record_text
+from minibroker.cluster.snapshot import MARKERS, record_text
 from minibroker.errors import Error, KafkaError
-from minibroker.log.batches import batches
+from minibroker.log.batches import Batch, batches
 from minibroker.log.build import build_batch
 from minibroker.log.reading import EARLIEST, LATEST
-from minibroker.log.records import Record
+from minibroker.log.records import Record, control_type
 from minibroker.protocol.headers import Request
 from minibroker.protocol.messages.delete_records import DeleteRecordsRequest
 from minibroker.protocol.messages.fetch import FetchRequest, FetchResponse
@@ -36,6 +37,8 @@ PATIENCE_MS = 3_000
 LONG_PATIENCE_MS = 24 * 3_600_000  # for answers that nobody waits for
 FETCH_BYTES_MAX = 1 << 20
 OFFSET_FETCH_VERSION = 9  # the last one that names topics
+PRODUCE_VERSIONS = (1, 2)  # that carry batches of v0 and v1, the last ones
+TEXTS_SHOWN_MAX = 12
 ANSWER_MS = 120_000  # how long a leader may wait for its followers, before it says so
 NOBODY = -1
 ASKED_MAX = 5  # brokers, one after the other, for one read
@@ -69,6 +72,7 @@ class Asking:
         self._address_of = address_of
         self.client_id = client_id
         self._patience_ms = patience_ms
+        self.security: Security | None = None  # as whom it logs in
         self._connections: dict[int, Connection] = {}
 
     async def ask(
@@ -80,7 +84,9 @@ class Asking:
             connection = self._connections.get(broker)
             if connection is None or connection.closed:
                 host, port = self._address_of(broker)
-                connection = await Connection.open(host, port, client_id=self.client_id, timeout_ms=self._patience_ms)
+                connection = await Connection.open(
+                    host, port, client_id=self.client_id, timeout_ms=self._patience_ms, security=self.security
+                )
                 self._connections[broker] = connection
             return await connection.call(request, version, timeout_ms=timeout_ms)
         except (CallTimeout, ConnectionLost) as error:
@@ -137,6 +143,8 @@ class Produced(NamedTuple):
     records: Sequence[Record]
     acks: int
     origin: Origin | None = None
+    format: int = 2
+    codec: int = 0
 
 
 def record_of(text: str, timestamp: int, *, is_keyed: bool = False) -> Record:
@@ -157,7 +165,7 @@ async def produce(asking: Asking, broker: int, batch: Produced, *, is_later: boo
         broker,
         _request(batch),
         LONG_PATIENCE_MS if is_later else None,
-        version=LAST_CLASSIC["Produce"] if batch.origin is not None and batch.origin.is_classic else None,
+        version=_version_for(batch),
     )
     texts = texts_of(batch)
     if answer is None:
@@ -167,20 +175,33 @@ async def produce(asking: Asking, broker: int, batch: Produced, *, is_later: boo
     return f"broker {broker} answers: {texts} is at offset {result.base_offset}"
 
 
-def _request(batch: Produced) -> ProduceRequest:
+def _version_for(batch: Produced) -> int | None:
+    """Return the version of Produce that a producer of that kind speaks; None: the newest that the broker has."""
+    if batch.format < 2:
+        return PRODUCE_VERSIONS[batch.format]
+    return LAST_CLASSIC["Produce"] if batch.origin is not None and batch.origin.is_classic else None
+
+
+def data_of(batch: Produced) -> bytes:
+    """Return the bytes that a producer makes of its records: it counts them from 0."""
     rows = [record._replace(offset=index) for index, record in enumerate(batch.records)]
     origin = batch.origin
     if origin is None:
-        data = build_batch(2, rows)
-    else:
-        data = build_batch(
-            2,
-            rows,
-            producer_id=origin.producer_id,
-            producer_epoch=origin.epoch,
-            base_sequence=origin.sequence,
-            transactional=origin.transactional_id is not None,
-        )
+        return build_batch(batch.format, rows, codec=batch.codec)
+    return build_batch(
+        2,
+        rows,
+        codec=batch.codec,
+        producer_id=origin.producer_id,
+        producer_epoch=origin.epoch,
+        base_sequence=origin.sequence,
+        transactional=origin.transactional_id is not None,
+    )
+
+
+def _request(batch: Produced) -> ProduceRequest:
+    origin = batch.origin
+    data = data_of(batch)
     Topic = ProduceRequest.TopicProduceData
     rows_of_topic = [Topic.PartitionProduceData(index=batch.partition, records=data)]
     return ProduceRequest(
@@ -192,7 +213,27 @@ def _request(batch: Produced) -> ProduceRequest:
 
 
 def texts_of(batch: Produced) -> str:
+    if len(batch.records) > TEXTS_SHOWN_MAX or any(len(record.value or b"") > 100 for record in batch.records):
+        count = len(batch.records)
+        return f"what was sent ({count:,} record{'' if count == 1 else 's'})"
     return ", ".join(f'"{record_text(record)}"' for record in batch.records)
+
+
+def batch_text(batch: Batch, now_ms: int) -> str:
+    """Return what a batch is, in one line."""
+    count = f"{batch.count or 'no'} record{'' if batch.count == 1 else 's'}"
+    if batch.is_control:
+        outcomes = ", ".join(MARKERS.get(control_type(record), "?") for record in batch.records())
+        count = f"a marker: {outcomes}"
+    if batch.producer_id >= 0:
+        count += f" of producer {batch.producer_id} in epoch {batch.producer_epoch}"
+        count += f", sequence {batch.base_sequence}" if batch.base_sequence >= 0 else ""
+    horizon = batch.delete_horizon
+    if horizon is None:
+        return f"batch {batch.base_offset}..{batch.last_offset}: {count}"
+    minutes = (horizon - now_ms) // 60_000
+    when = f"in {minutes} minute{'' if minutes == 1 else 's'}" if horizon > now_ms else "any time now"
+    return f"batch {batch.base_offset}..{batch.last_offset}: {count}; tombstones may go {when}"
 
 
 async def delete_records(asking: Asking, broker: int, topic: str, partition: int, offset: int) -> None:
@@ -234,8 +275,21 @@ class Reader:
             self._told.append(f"broker {self._leader} answers: {start} is offset {self.position}")
         return self._told
 
-    async def resume(self, group: str, reset: str, coordinator: int, brokers: Sequence[int]) -> list[str]:
-        """Read from where a group has committed, or as auto.offset.reset says if there is no such place."""
+    async def _seek_time(self, since_ms: int, brokers: Sequence[int]) -> list[str]:
+        """Begin with the first record that is not older."""
+        await self._know_leader(brokers)
+        found = await self.find_offset(since_ms)
+        self.position = found if found >= 0 else await self.find_offset(LATEST)
+        what = "the first one since then" if found >= 0 else "nothing since then; latest"
+        return [f"broker {self._leader} answers: {what} is offset {self.position}"]
+
+    async def resume(
+        self, group: str, reset: str, coordinator: int, brokers: Sequence[int], since_ms: int | None = None
+    ) -> list[str]:
+        """Read from where a group has committed, or as auto.offset.reset says if there is no such place.
+
+        since_ms: where by_duration begins.
+        """
         committed = await self._asking.committed(coordinator, group, self.topic, self.partition)
         what = "nothing" if committed < 0 else str(committed)
         told = [f"broker {coordinator}, asked what {group} has committed, answers: {what}"]
@@ -249,7 +303,7 @@ class Reader:
                 told += [*self._told, f"broker {self._leader} answers OFFSET_OUT_OF_RANGE to {committed}"]
         if reset == "none":
             raise NoPlace(f"{'; '.join(told)}; and auto.offset.reset=none leaves it to the program")
-        told += await self.seek(reset, brokers)
+        told += await (self.seek(reset, brokers) if since_ms is None else self._seek_time(since_ms, brokers))
         return told + await self.read(brokers)
 
     async def read(self, brokers: Sequence[int]) -> list[str]:

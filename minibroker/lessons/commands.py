@@ -15,22 +15,33 @@ from collections.abc import Callable
 from typing import Any
 
 from minibroker.clock.steered import duration_ms
+from minibroker.security.rule_words import operation_of, resource_of
+
+DURATION = re.compile(r"by_duration:(?:P(\d+D)|PT(\d+[HMS]))")  # of all that ISO 8601 has, one number
 
 # Each with what it does, in the order in which people meet them.
 FORMS = {
-    "start COUNT brokers [racks=NAMES] [SETTINGS]": "start a cluster with a controller, once at the beginning",
+    "start COUNT brokers [racks=NAMES] [users=USERS] [authorizer] [as=RELEASE] [SETTINGS]": "start a cluster with a "
+    "controller, once at the beginning; `users=alice:secret,bob:other`: clients have to log in; `authorizer`: access "
+    "rules decide, and the first user is one of super.users; `as` a release such as 2.8, the last whose topics may "
+    "have old formats (message.format.version)",
     "topic NAME [partitions=COUNT] [replicas=REPLICAS] [SETTINGS]": "make a topic; `replicas=1,2,3/2,3,1` says where "
     "the replicas of each partition are, the preferred leader first",
     "set TOPIC SETTINGS": "change settings of a topic",
-    "produce PARTITION TEXTS [keyed] [ahead=TIME] [acks=ACKS] [to=BROKER] [as=PRODUCER] [later] [lost] [delayed]": ""
+    "produce PARTITION TEXTS [keyed] [ahead=TIME] [acks=ACKS] [to=BROKER] [as=PRODUCER] [later] [lost] [delayed] "
+    "[format=FORMAT] [codec=CODEC] [times=COUNT] [bytes=COUNT]": ""
     "send records in one batch, without another try; `keyed`: each is `key=value`, or `-key`, a tombstone; `ahead`: by "
     "the clock of the producer, which is so much ahead; `to` another broker than the leader; `as` a producer that "
     "brokers know; `later` does not wait for the answer, `lost`: the answer is lost, `delayed`: the batch is held up "
-    "on its way",
+    "on its way; `format`: as a producer of the time of v0 or v1 does; `codec` to compress with; `times`: all of them "
+    "so many times; `bytes`: the first letter of each so often",
+    "time PARTITION TEXTS": "send records with acks=all, let time pass by the millisecond, and tell after how long "
+    "each replica has them, and the answer comes",
     "consume PARTITION [from=START] [rack=NAME] [committed]": "read on to the high watermark, from where it was left "
     "or `from` another place, as a consumer in a rack; `committed`: with isolation.level=read_committed",
     "consume PARTITION for GROUP [reset=POLICY] [committed]": "read as a consumer that has just started: from what "
-    "the group has committed, else by `reset`: `latest` (if nothing is said), `earliest` or `none`",
+    "the group has committed, else by `reset`: `latest` (if nothing is said), `earliest`, "
+    "`none` or `by_duration:PT1H`",
     "init PRODUCER": "get a producer id, by which leaders know what was sent before (an idempotent producer)",
     "init PRODUCER for ID [classic] [timeout=TIME]": "become the producer of a transactional id; `classic`: in the "
     "protocol before transactions v2; `timeout` of its transactions",
@@ -59,6 +70,49 @@ FORMS = {
     "retention PARTITION": "let go of old segments now, on every broker that runs",
     "compact PARTITION": "compact now what may be compacted, dirty enough or not, on every broker that runs",
     "batches PARTITION": "tell what is in the leader's log, segment by segment",
+    "connect CLIENT [by=MECHANISM]": "open a connection that is to log in, and say how (SaslHandshake): by "
+    "`SCRAM-SHA-256`, if nothing is said, or `SCRAM-SHA-512`",
+    "say first CLIENT as NAME": "send the first message of SCRAM: who one is",
+    "say final CLIENT with WORD [nonce=CHANGE]": "send the last one, which proves that it knows a password; `nonce`: "
+    "with its `own` part of the nonce alone, or with an `other` one",
+    "check CLIENT": "look whether the broker has proved that it knows the password, too",
+    "repeat first CLIENT of CLIENT": "send what another has sent, as it was",
+    "repeat final CLIENT of CLIENT": "the same",
+    "overhear CLIENT": "tell what who listens has heard of a login",
+    "guess CLIENT TEXTS": "try passwords on what was heard, without asking anybody",
+    "log in NAME": "let the producers and consumers of the lesson be this user from now on, with its right password",
+    "allow NAME OPERATION RESOURCE [from=ADDRESS]": "make a rule, as the first user; a resource is "
+    "`orders` or `topic:orders`, `group:readers`, `cluster`, with a `*` at its end all names that begin so",
+    "deny NAME OPERATION RESOURCE [from=ADDRESS]": "make a rule that denies",
+    "take back NAME OPERATION RESOURCE": "remove the rules that say so",
+    "who may NAME OPERATION RESOURCE [from=ADDRESS]": "explain a decision, as `minibroker who-may` does",
+    "topics": "ask for all topics, as the user who has logged in",
+    "look for TOPIC": "ask for one topic",
+    "limit NAME SETTINGS": "set limits of a client id, such as `producer_byte_rate=1000`",
+    "send PARTITION COUNT bytes by NAME [for=TIME]": "send a request that is so long, as the client of that id; `for`: "
+    "again and again, each as soon as it may, for so long",
+    "want TOPIC RATES [for=TIME]": "let a producer for each partition, in their order, write so many bytes a second "
+    "for so long (10 s), such as `100,5,5`, as far as it may",
+    "instances": "tell what each broker has of what an instance is promised, as `minibroker instances` does",
+    "rate NAME": "tell what the broker has counted of a client, second by second",
+    "knock NAME": "ask for something small, whether one should be silent or not, and look whether it is answered",
+    "hear NAME": "look again, and tell how long the answer took",
+    "sizes TEXTS [keyed] [codec=CODEC] [times=COUNT] [bytes=COUNT]": "tell how many bytes such records take in each "
+    "format; `times` and `bytes` as with produce",
+    "bytes PARTITION OFFSET [NAMES]": "tell the fields of the batch that holds an offset, or some of them, as "
+    "`minibroker explain` does",
+    "changed PARTITION OFFSET": "tell what the leader has changed of what the producer sent, as `minibroker explain "
+    "--stored-as` does",
+    "explain offsets PARTITION OFFSET": "tell how the records of that batch come to their offsets, as `minibroker dump "
+    "--explain-offsets` does",
+    "fill PARTITION COUNT [bytes=COUNT] [codec=CODEC] [every=TIME]": "send so many records, each in a "
+    "batch; `every`: so far apart, the last one now",
+    "weigh PARTITION": "tell how many records, batches and bytes the leader's log has",
+    "index PARTITION": "tell its segments, and what is in their indexes",
+    "lookup PARTITION OFFSET": "tell each step of the way to an offset",
+    "lookup PARTITION since TIME": "tell each step of the way to the first record since so long ago",
+    "0.7 append TEXTS [codec=CODEC]": "append to a log as Kafka 0.7 had it, whose file is named 368; no broker has it",
+    "0.7 fetch OFFSET": "read that log from an offset on",
     "hold KINDS [of=BROKER]": "let these wait for tokens from now on: " + "`fetch`, `answer`, `isr`, `election`, "
     "`metadata`, `marker`; `of` one follower, or for `marker` one coordinator",
     "step [KIND] [times=COUNT]": "let the first one that waits go on",
@@ -70,6 +124,7 @@ FORMS = {
     "pause WHO": "let a broker stand still",
     "resume WHO": "let it go on",
     "cut END END [one-way]": "let nothing through between two of: brokers, `controller`, `clients`",
+    "delay END END TIME": "let messages between two take so long; 0 undoes it",
     "isolate WHO": "cut one off from everybody",
     "heal END END [one-way]": "undo that",
     "heal": "undo it everywhere",
@@ -237,6 +292,18 @@ def _brokers(text: str) -> list[int]:
     return [int(each) for each in text.split(",")]
 
 
+def _policy(text: str) -> str:
+    if DURATION.fullmatch(text):
+        return text
+    return _one_of("latest", "earliest", "none", "by_duration:PT1H")(text)
+
+
+def policy_since(policy: str, now_ms: int) -> int | None:
+    """Return the time that `by_duration:PT1H` goes back to; None: it is another policy."""
+    found = DURATION.fullmatch(policy)
+    return None if found is None else int(now_ms - duration_ms((found[1] or found[2]).lower()))
+
+
 def _one_of(*words: str) -> Callable[[str], str]:
     def check(text: str) -> str:
         if text not in words:
@@ -273,30 +340,49 @@ def _time(text: str) -> str:
     return text
 
 
+def _users(text: str) -> dict[str, str]:
+    found = {name: password for name, _, password in (each.partition(":") for each in text.split(","))}
+    if not all(found) or not all(found.values()):
+        raise ValueError("users are NAME:PASSWORD,NAME:PASSWORD")
+    return found
+
+
 KIND = _one_of("fetch", "answer", "isr", "election", "metadata", "marker")
 TYPES: dict[str, Callable[[str], Any]] = {
     "ACKS": _acks,
+    "ADDRESS": str,
+    "CODEC": _one_of("none", "gzip", "snappy", "lz4", "zstd"),
+    "FORMAT": lambda text: int(_one_of("0", "1", "2")(text)),
+    "RELEASE": str,
     "BROKER": int,
     "BROKERS": _brokers,
+    "CHANGE": _one_of("own", "other"),
+    "CLIENT": _member,
     "COUNT": int,
     "END": _end,
     "GROUP": str,
     "ID": str,
     "KIND": KIND,
     "KINDS": KIND,
+    "MECHANISM": _one_of("SCRAM-SHA-256", "SCRAM-SHA-512"),
     "MEMBER": _member,
     "NAME": str,
     "NAMES": lambda text: text.split(","),
     "OFFSET": int,
+    "OPERATION": operation_of,
     "PARTITION": _partition,
-    "POLICY": _one_of("latest", "earliest", "none"),
+    "POLICY": _policy,
     "PRODUCER": _member,
     "PROTOCOL": _one_of("eager", "cooperative", "consumer"),
+    "RATES": _brokers,
     "REPLICAS": lambda text: [_brokers(each) for each in text.split("/")],
+    "RESOURCE": resource_of,
     "RULE": _one_of("epoch", "high-watermark"),
     "START": _start,
     "TEXTS": lambda text: text[1:],
     "TIME": _time,
     "TOPIC": str,
+    "USERS": _users,
     "WHO": _who,
+    "WORD": str,
 }

@@ -55,9 +55,10 @@ class Outcome:
         self.step = step
         self.events: list[Event] = []
         self.answers: list[Answer] = []  # in the order of the commands
+        self.said: list[Answer] = []  # those of them that had to come
         self.failures: list[str] = []  # what did not go as it had to
         self.state: ClusterState | None = None  # at its end
-        self.expected: list[Event] = []  # those that had to come, as they came
+        self.expected: list[Event] = []  # those that had to come, as they came; of `b*` those of all brokers
 
 
 class LessonFailed(AssertionError):
@@ -86,8 +87,12 @@ class Player:
             with suppress(TimeoutError):
                 await self.stage.events.wait_until(lambda: not self._missing(outcome), timeout_ms=PATIENCE_MS)
             await self.stage.clock.settle()
+        said = step.of_kind(TOLD, ERROR)
+        outcome.said = [each for each in outcome.answers if any(_is_said(each, wanted) for wanted in said)]
         outcome.state = self._state()
         outcome.failures = [f"{self.scenario.name}:{number}: {why}" for number, why in self._failures(outcome)]
+        events = step.of_kind(EVENT)
+        outcome.expected = [event for event in outcome.events if any(each.fits(event.line) for each in events)]
         return outcome
 
     def _state(self) -> ClusterState | None:
@@ -142,11 +147,15 @@ def _first_unmet(expected: Sequence[Expectation], events: Sequence[Event], met: 
 def _not_said(expected: Sequence[Expectation], answers: Sequence[Answer]) -> list[tuple[int, str]]:
     rest = iter(answers)
     for each in expected:
-        if not any(answer.kind == each.kind and each.fits(answer.line) for answer in rest):
+        if not any(_is_said(answer, each) for answer in rest):
             said = "\n".join(f"    {answer.kind}: {answer.line}" for answer in answers) or "    nothing"
             how = "told" if each.kind == TOLD else "refused"
             return [(each.line_number, f"`{each.text}` was not {how}; this was, in this order:\n{said}")]
     return []
+
+
+def _is_said(answer: Answer, wanted: Expectation) -> bool:
+    return answer.kind == wanted.kind and wanted.fits(answer.line)
 
 
 # All of it

@@ -4,6 +4,9 @@
 
     Words for the student, up to the first step.
 
+        predict: where is the high watermark?      a question before a step, if there is one, and its answers,
+            0    right: nobody has heard of it         each with what is said to who gives it
+            1    wrong: that would be too soon
         topic orders replicas=1,2,3          a step: what is indented, up to an empty line
         produce orders-0 "a" acks=all
         ----                                 behind it, what has to happen
@@ -23,12 +26,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from typing import NamedTuple
 
 import minibroker.event_kinds  # noqa: F401  # fills KINDS
 from minibroker.events import KINDS
 from minibroker.lessons.commands import Command, CommandError, parse_command
 
 RULE = "----"
+PREDICT = "predict:"
+DEEPER = " " * 5  # than commands, so that it belongs to what stands above it
 EVENT, NEVER, STATE, TOLD, ERROR = "event", "never", "state", "told", "error"
 OTHERS = (NEVER, STATE, TOLD, ERROR)
 
@@ -50,6 +56,26 @@ class Expectation:
         return self._pattern.fullmatch(line) is not None
 
 
+class Choice(NamedTuple):
+    """One answer to a question."""
+
+    text: str
+    is_right: bool
+    why: str
+
+
+class Question:
+    """What somebody is asked before a step is played."""
+
+    def __init__(self, text: str):
+        self.text = text
+        self.choices: list[Choice] = []
+
+    @property
+    def right(self) -> Choice:
+        return next(each for each in self.choices if each.is_right)
+
+
 class Step:
     """Some commands, and what has to happen then."""
 
@@ -58,6 +84,7 @@ class Step:
         self.line_number = line_number
         self.commands: list[Command] = []
         self.expectations: list[Expectation] = []
+        self.question: Question | None = None
 
     def of_kind(self, *kinds: str) -> list[Expectation]:
         return [each for each in self.expectations if each.kind in kinds]
@@ -92,7 +119,12 @@ def parse_scenario(text: str, name: str = "scenario") -> Scenario:
             elif step is None:
                 step, is_expecting = Step(prose.take(), number), False
                 steps.append(step)
-                step.commands.append(_command(line, number))
+                if line.strip().startswith(PREDICT):
+                    step.question = Question(line.strip().removeprefix(PREDICT).strip())
+                else:
+                    step.commands.append(_command(line, number))
+            elif step.question is not None and not step.commands and line.startswith(DEEPER):
+                step.question.choices.append(_choice(line.strip()))
             elif line.strip() == RULE and not is_expecting:
                 is_expecting = True
             elif is_expecting:
@@ -103,6 +135,8 @@ def parse_scenario(text: str, name: str = "scenario") -> Scenario:
             raise ScenarioError(f"{name}:{number}: {error}") from None
     if not steps:
         raise ScenarioError(f"{name}: there is no step: indent commands by four spaces")
+    for each in steps:
+        _check_question(each, name)
     return Scenario(name, title, steps, prose.take())
 
 
@@ -133,6 +167,23 @@ class _Prose:
         return taken
 
 
+def _choice(line: str) -> Choice:
+    found = re.fullmatch(r"(.+?)\s{2,}(right|wrong): (.+)", line)
+    if found is None:
+        raise CommandError(f"{line!r} is no answer: ANSWER, two spaces, `right: ` or `wrong: `, and why")
+    return Choice(found[1], found[2] == "right", found[3])
+
+
+def _check_question(step: Step, name: str) -> None:
+    if step.question is None:
+        return
+    is_right = [each.is_right for each in step.question.choices]
+    if sum(is_right) != 1 or len(is_right) < 2:
+        raise ScenarioError(f"{name}:{step.line_number}: a question has two answers or more, of which one is right")
+    if not step.commands:
+        raise ScenarioError(f"{name}:{step.line_number}: behind a question comes the step that answers it")
+
+
 def _title(line: str) -> str:
     if not line.startswith("# "):
         raise CommandError("the first line is the title: # What is to be learned")
@@ -155,4 +206,10 @@ def _with_colons(words: Iterable[str]) -> str:
     return ", ".join(f"{word}:" for word in words)
 
 
-LINES_BY_CODE = {"isr", "leader", "ack"}  # begin the lines of events that have no form for them
+LINES_BY_CODE = {
+    "isr",
+    "leader",
+    "ack",
+    "administration",
+    "certificate",
+}  # begin the lines of events that have no form for them

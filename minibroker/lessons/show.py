@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from minibroker.cluster.snapshot import ClusterState, snapshot
-from minibroker.cluster.watchers import is_shown
 from minibroker.errors import KafkaError
+from minibroker.event_kinds import is_shown
 from minibroker.events import Event
 from minibroker.lessons.commands import parse_command
 from minibroker.lessons.running import Outcome, Player

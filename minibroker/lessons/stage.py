@@ -18,27 +18,32 @@ from minibroker.cluster.cluster import Cluster
 from minibroker.cluster.control import call_through
 from minibroker.cluster.groups import seen_groups
 from minibroker.cluster.nodes import RUNNING
-from minibroker.cluster.snapshot import MARKERS
 from minibroker.errors import Error, KafkaError
 from minibroker.event_kinds import Clock as ClockMoved
-from minibroker.lessons import operators
+from minibroker.lessons import exhibits, operators
 from minibroker.lessons.clients import (
     Asking,
     NotPossible,
     Produced,
     Reader,
+    data_of,
     delete_records,
     produce,
-    record_of,
     texts_of,
 )
+from minibroker.lessons.commands import policy_since
+from minibroker.lessons.latency import timed
+from minibroker.lessons.limits import LimitedClients, shares_told
+from minibroker.lessons.logins import Talks, login_of
 from minibroker.lessons.members import CONSUMER, EAGER, JOIN, REBALANCE_MS, SESSION_MS, SYNC, Member, Members, commit
 from minibroker.lessons.producers import Producer
+from minibroker.lessons.rules import look_for, make_rule, remove_rules, tell_decision, topics_seen
 from minibroker.log.memory_storage import MemoryStorage
-from minibroker.log.records import control_type
 from minibroker.protocol.messages.end_txn import EndTxnRequest
+from minibroker.protocol.messages.metadata import MetadataRequest
 from minibroker.protocol.messages.produce import ProduceRequest
 from minibroker.reporter import Reporter
+from minibroker.security.users import Users
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -51,14 +56,16 @@ if TYPE_CHECKING:
     from minibroker.clock.steered import SteeredClock
     from minibroker.events import EventStream
     from minibroker.lessons.commands import Command
-    from minibroker.log.batches import Batch
     from minibroker.protocol.headers import Request
+    from minibroker.taught import SeenLesson
 
     T = TypeVar("T")
 
 CLIENT_ID = "lesson"
 # Nobody wants to look at fifty.
 SETTINGS = {"offsets.topic.num.partitions": "1", "transaction.state.log.num.partitions": "1"}
+DELAY, MECHANISMS = "connection.failed.authentication.delay.ms", "sasl.enabled.mechanisms"
+AUTHORIZER, STANDARD = "authorizer.class.name", "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 ARRIVAL_MS = 3_000  # within which what was sent is at its broker, and an answer is there that waits for nobody
 
 
@@ -75,6 +82,7 @@ class Stage:
         self.clock = clock
         self.events = events
         self.cluster: Cluster | None = None
+        self.on_page: SeenLesson | None = None  # what brokers say of the lesson that is played
         self._chance = chance
         self._ports = ports
         self._asking = Asking(self.address_of, CLIENT_ID)
@@ -82,11 +90,18 @@ class Stage:
         self._later: dict[asyncio.Task[str], Asking] = {}
         self._members = Members(self._group_state)
         self._producers: dict[str, Producer] = {}
+        self._talks = Talks(chance)
+        self._users: dict[str, str] = {}  # passwords
+        self._user = "who has not logged in"
+        self._ruling: Asking | None = None  # as the first user
+        self.limits = LimitedClients(self._asking, self.address_of, clock, lambda: self.on.nodes, self._leader)
+        self.sent: list[bytes] = []  # batches, as the lesson's producers made them
+        self.v07 = bytearray()  # a log of Kafka 0.7
         clock.watchers[self._tell_clock] = None
 
-    def _tell_clock(self, what: str) -> None:
+    def _tell_clock(self, what: str, amount: float) -> None:
         if self.events.observed and self.cluster is not None and self.cluster.nodes:
-            self.events.emit(ClockMoved(what=what))
+            self.events.emit(ClockMoved(what=what, amount=amount))
 
     async def do(self, command: Command) -> list[str]:
         """Carry out a command; return what it tells. KafkaError, ValueError or TimeoutError say why it cannot be."""
@@ -108,12 +123,21 @@ class Stage:
             task.cancel()
         await asyncio.gather(*self._later, return_exceptions=True)
         await self._members.close()
+        await self._talks.close()
+        if self._ruling is not None:
+            await self._ruling.close()
+        await self.limits.close()
         for asking in (*self._later.values(), *(each.asking for each in self._producers.values()), self._asking):
             await asking.close()
         if self.cluster is not None:
             self.cluster.links.heal()
             await self.cluster.kill_all()
         self.clock.watchers.pop(self._tell_clock, None)
+
+    @property
+    def asking(self) -> Asking:
+        """The client of the lesson that is nobody in particular."""
+        return self._asking
 
     @property
     def on(self) -> Cluster:
@@ -125,18 +149,30 @@ class Stage:
     async def _start_cluster(self, command: Command) -> None:
         if self.cluster is not None:
             raise NotPossible("the cluster is there already")
+        settings = {**SETTINGS, **command.get("SETTINGS", {})}
+        users = None
+        if "users" in command:
+            self._users = command["users"]
+            users = Users(self._users)
+            settings = {DELAY: "0", MECHANISMS: users.mechanisms, **settings}
+            if "authorizer" in command:
+                settings = {AUTHORIZER: STANDARD, "super.users": f"User:{next(iter(self._users))}", **settings}
         cluster = self.cluster = Cluster(
-            {**SETTINGS, **command.get("SETTINGS", {})},
+            settings,
             lambda name: MemoryStorage(self.clock.now_ms),
             brokers=command["COUNT"],
             racks=command.get("racks", ()),
+            as_version=command.get("as"),
             ports=self._ports,
+            protocol="PLAINTEXT" if users is None else "SASL_PLAINTEXT",
+            users=users,
             clock=self.clock,
             chance=self._chance,
             events=self.events,
             reporter=Quiet(),
             steer=call_through,
         )
+        cluster.lesson = self.on_page
         await self._in_time(cluster.start_all(), freeze=True)
 
     async def _start(self, command: Command) -> None:
@@ -195,10 +231,13 @@ class Stage:
         broker = command["to"] if "to" in command else self._leader(topic, partition)
         acks, is_later = command.get("acks", -1), "later" in command
         now_ms = self.clock.now_ms() + round(duration_ms(command.get("ahead", 0)))
-        rows = [record_of(text, now_ms, is_keyed="keyed" in command) for text in command["TEXTS"]]
-        batch = Produced(topic, found.id, partition, rows, acks)
+        rows = [each._replace(timestamp=now_ms) for each in exhibits.records_of(self, command)]
+        batch = Produced(
+            topic, found.id, partition, rows, acks, format=command.get("format", 2), codec=exhibits.codec_of(command)
+        )
         if "as" in command:
             return await self._produce_as(self._producer(command["as"]), broker, batch, command)
+        self.sent.append(data_of(batch))
         if "lost" in command:
             return [await self._losing(broker, self._asking, ProduceRequest, produce(self._asking, broker, batch))]
         asking = Asking(self.address_of, CLIENT_ID) if is_later or not acks else self._asking
@@ -261,13 +300,96 @@ class Stage:
         server = node.servers[0]
         return server.host, server.port
 
+    # Logins and access rules
+
+    async def _connect(self, command: Command) -> list[str]:
+        broker = self.reachable()[0]
+        mechanism = command.get("by", "SCRAM-SHA-256")
+        return await self._talks.connect(command["CLIENT"], broker, self.address_of(broker), mechanism)
+
+    async def _say_first(self, command: Command) -> list[str]:
+        return await self._talks.find(command["CLIENT"]).say_first(command["NAME"], self._talks.new_nonce())
+
+    async def _say_final(self, command: Command) -> list[str]:
+        return await self._talks.find(command["CLIENT"]).say_final(command["WORD"], command.get("nonce"))
+
+    async def _check_login(self, command: Command) -> list[str]:
+        return self._talks.find(command["CLIENT"]).check()
+
+    async def _repeat_first(self, command: Command) -> list[str]:
+        return await self._talks.find(command["CLIENT"]).send_first(self._talks.find(command["CLIENT'"]).first)
+
+    async def _repeat_final(self, command: Command) -> list[str]:
+        return await self._talks.find(command["CLIENT"]).send_final(self._talks.find(command["CLIENT'"]).final)
+
+    async def _overhear(self, command: Command) -> list[str]:
+        return self._talks.find(command["CLIENT"]).overheard()
+
+    async def _guess(self, command: Command) -> list[str]:
+        talk = self._talks.find(command["CLIENT"])
+        return [line for text in command["TEXTS"] for line in talk.guess(text)]
+
+    async def _log_in(self, command: Command) -> list[str]:
+        """Begin anew as somebody: what clients knew before, another one has learned."""
+        await self._asking.close()
+        self._asking = self._as(command["NAME"])
+        self._readers.clear()
+        self._user = command["NAME"]
+        await self._asking.ask(self.reachable()[0], MetadataRequest(topics=[]))
+        return [f"{self._user} has logged in"]
+
+    def _as(self, user: str) -> Asking:
+        """Return somebody who asks as a user."""
+        if user not in self._users:
+            raise NotPossible(f"there is no user {user}: start 1 brokers users={user}:secret")
+        asking = Asking(self.address_of, CLIENT_ID)
+        asking.security = login_of(user, self._users[user])
+        return asking
+
+    def _rules(self) -> Asking:
+        """Return who may make rules."""
+        if self._ruling is None:
+            if not self._users:
+                raise NotPossible("rules are made by the first user: start 1 brokers users=admin:top authorizer")
+            self._ruling = self._as(next(iter(self._users)))
+        return self._ruling
+
+    async def _make_rule(self, command: Command) -> None:
+        await make_rule(
+            self._rules(),
+            self.reachable()[0],
+            command["NAME"],
+            command["OPERATION"],
+            command["RESOURCE"],
+            allows=command.verb == "allow",
+            host=command.get("from"),
+        )
+
+    async def _take_back(self, command: Command) -> list[str]:
+        return await remove_rules(
+            self._rules(), self.reachable()[0], command["NAME"], command["OPERATION"], command["RESOURCE"]
+        )
+
+    async def _who_may(self, command: Command) -> list[str]:
+        authorizer = self.on.nodes[self.reachable()[0]].authorizer
+        return tell_decision(
+            authorizer, command["NAME"], command["OPERATION"], command["RESOURCE"], command.get("from")
+        )
+
+    async def _topics(self, command: Command) -> list[str]:
+        return await topics_seen(self._asking, self.reachable()[0], self._user)
+
+    async def _look_for(self, command: Command) -> list[str]:
+        return await look_for(self._asking, self.reachable()[0], self._user, command["TOPIC"])
+
     # Groups
 
     async def _consume_for(self, command: Command) -> list[str]:
         """A consumer that starts knows nothing: what it read before, another one has read."""
         reader = Reader(self._asking, command.topic, command.partition, is_committed="committed" in command)
-        coordinator = await self._coordinator(command["GROUP"])
-        return await reader.resume(command["GROUP"], command.get("reset", "latest"), coordinator, self.reachable())
+        coordinator, reset = await self._coordinator(command["GROUP"]), command.get("reset", "latest")
+        since = policy_since(reset, self.clock.now_ms())
+        return await reader.resume(command["GROUP"], reset, coordinator, self.reachable(), since)
 
     def _group_state(self, group: str) -> str:
         try:
@@ -482,36 +604,9 @@ class Stage:
         rows = await self.on.cleaning.compact_now(command.topic, command.partition)
         return [_nothing(row) for row in rows if not row.passes]
 
-    async def _batches(self, command: Command) -> list[str]:
-        """Tell what is in the leader's log."""
-        topic, partition = command.topic, command.partition
-        leader = self.on.partition(topic, partition).leader
-        replica = self.on.replica(topic, partition, leader)
-        told = []
-        for segment in replica.log.segments if replica is not None else ():
-            told.append(f"segment {segment.base_offset}, {segment.size_bytes} bytes")
-            told += [_batch_text(batch, self.clock.now_ms()) for batch in segment.batches()]
-        return told
-
 
 def _nothing(row: Any) -> str:
     return f"broker {row.broker} did nothing: {row.reason}"
-
-
-def _batch_text(batch: Batch, now_ms: int) -> str:
-    count = f"{batch.count or 'no'} record{'' if batch.count == 1 else 's'}"
-    if batch.is_control:
-        outcomes = ", ".join(MARKERS.get(control_type(record), "?") for record in batch.records())
-        count = f"a marker: {outcomes}"
-    if batch.producer_id >= 0:
-        count += f" of producer {batch.producer_id} in epoch {batch.producer_epoch}"
-        count += f", sequence {batch.base_sequence}" if batch.base_sequence >= 0 else ""
-    horizon = batch.delete_horizon
-    if horizon is None:
-        return f"batch {batch.base_offset}..{batch.last_offset}: {count}"
-    minutes = (horizon - now_ms) // 60_000
-    when = f"in {minutes} minute{'' if minutes == 1 else 's'}" if horizon > now_ms else "any time now"
-    return f"batch {batch.base_offset}..{batch.last_offset}: {count}; tombstones may go {when}"
 
 
 # What is a verb of the cluster and has nothing to tell.
@@ -528,6 +623,7 @@ VERBS: dict[str, Callable[[Stage, Command], object]] = {
     "reassign cancel": lambda stage, given: stage.on.reassign(given.topic, given.partition, None),
     "cut": lambda stage, given: stage.on.links.cut(given["END"], given["END'"], one_way="one-way" in given),
     "heal": lambda stage, given: stage.on.links.heal(given.get("END"), given.get("END'"), one_way="one-way" in given),
+    "delay": lambda stage, given: stage.on.links.delay(given["END"], given["END'"], duration_ms(given["TIME"])),
     "isolate": lambda stage, given: stage.on.links.isolate(given["WHO"]),
     "hold": lambda stage, given: stage.on.steps.hold(*given["KINDS"], broker=given.get("of")),
     "release": lambda stage, given: stage.on.steps.release(*given.get("KINDS", ())),
@@ -551,6 +647,7 @@ ACTS: dict[str, Callable[[Stage, Command], Awaitable[list[str] | None]]] = {
     "followers cut by": Stage._rule,
     "step": Stage._step,
     "produce": Stage._produce,
+    "time": lambda stage, given: timed(stage.clock, stage.events, given, stage._produce, stage._tell_clock),
     "consume": Stage._consume,
     "delete": Stage._delete,
     "offsets": Stage._offsets,
@@ -563,10 +660,32 @@ ACTS: dict[str, Callable[[Stage, Command], Awaitable[list[str] | None]]] = {
     "commit": Stage._end,
     "abort": Stage._end,
     "arrive": Stage._arrive,
+    "limit": lambda stage, given: stage.limits.limit(stage.reachable()[0], given),
+    "send bytes by": lambda stage, given: stage.limits.send(given),
+    "want": lambda stage, given: stage.limits.want(given),
+    "instances": lambda stage, given: shares_told(stage.on.instances()),
+    "rate": lambda stage, given: stage.limits.rate(stage.reachable()[0], given),
+    "knock": lambda stage, given: stage.limits.knock(stage.reachable()[0], given),
+    "hear": lambda stage, given: stage.limits.hear(given),
     "transactions": Stage._transactions,
     "transactions in": Stage._open,
     "find hanging": Stage._hanging,
     "abort hanging": Stage._abort_hanging,
+    "connect": Stage._connect,
+    "say first as": Stage._say_first,
+    "say final with": Stage._say_final,
+    "check": Stage._check_login,
+    "repeat first of": Stage._repeat_first,
+    "repeat final of": Stage._repeat_final,
+    "overhear": Stage._overhear,
+    "guess": Stage._guess,
+    "log in": Stage._log_in,
+    "allow": Stage._make_rule,
+    "deny": Stage._make_rule,
+    "take back": Stage._take_back,
+    "who may": Stage._who_may,
+    "topics": Stage._topics,
+    "look for": Stage._look_for,
     "join as": Stage._join,
     "sync": Stage._sync,
     "heartbeat": Stage._heartbeat,
@@ -574,5 +693,5 @@ ACTS: dict[str, Callable[[Stage, Command], Awaitable[list[str] | None]]] = {
     "roll": Stage._roll,
     "retention": Stage._retention,
     "compact": Stage._compact,
-    "batches": Stage._batches,
+    **exhibits.ACTS,
 }

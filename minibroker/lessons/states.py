@@ -6,7 +6,8 @@ state: orders-0 b2 leo=3 hw=2 start=0 epoch=0    a replica; also role=leader or 
                                                  lso=1, the last stable offset, and markers=2,5
 state: b2 running                                a broker: running, paused, stopped, killed
 state: waiting fetch 2                           how many wait at a gate
-state: group readers state=Stable members=anna   a group; also epoch, assignor, committed=orders-0@3, anna=orders-0
+state: group readers state=Stable members=anna   a group; also epoch, assignor, committed=orders-0@3; anna=orders-0,
+                                                 what she believes to own
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ def _of_group(group: GroupState | None) -> dict[str, str]:
         "assignor": group["assignor"],
         "members": ",".join(sorted(group["members"])) or "nobody",
         "committed": ",".join(f"{place}@{offset}" for place, offset in group["committed"].items()) or "nothing",
-        **{name: ",".join(places) or "nothing" for name, places in group["members"].items()},
+        **{name: ",".join(each["owned"]) or "nothing" for name, each in group["members"].items()},
     }
 
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 class MessageV0(Message, versions="0"):
     """A message of format v0: 26 bytes, key and value. Written by clients and brokers below 0.10."""
 
-    offset: Int64  # place in the partition; in a producer's message set counted from 0, the broker sets it
+    offset: Int64  # place in the partition; in a producer's message set counted from 0
     size: Int32  # bytes after this field
     crc: UInt32  # CRC-32 of everything after this field
     magic: Int8  # which format this is: 0
@@ -65,7 +65,7 @@ class BatchHeader(Message, versions="0"):
 
     base_offset: Int64  # offset of the first record when the batch was written, kept if compaction removes that record
     size: Int32  # bytes after this field
-    partition_leader_epoch: Int32  # which leader appended it, set by the broker; not under the checksum
+    partition_leader_epoch: Int32  # which leader appended it; not under the checksum
     magic: Int8  # which format this is: 2
     crc: UInt32  # CRC-32C of everything after this field
     attributes: Int16  # bits 0-2 codec, 3 append time, 4 transactional, 5 control, 6 base timestamp is a delete horizon

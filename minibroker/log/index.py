@@ -131,6 +131,10 @@ class _SparseIndex:
             self._file = self.storage.open(self.path, create=True)
         return self._file
 
+    def every(self, step: int) -> list[tuple[int, ...]]:
+        """Return the first of each so many entries, as they are stored."""
+        return [self.entry.unpack(self._bytes(index)) for index in range(0, self.count, step)]
+
     @property
     def open_file(self) -> File | None:
         """The file, if it is open."""

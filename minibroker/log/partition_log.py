@@ -136,6 +136,11 @@ class PartitionLog:
         self.names_changed = not is_settled  # whether the directory has names that may not be on the disk
         self._epochs_unwritten = self._epochs_unsynced = False
         self._flushed_ms = 0
+        # What became of batches that producers sent, since the log was opened.
+        self.batches_in_place = 0
+        self.records_converted = 0  # written anew, in the topic's format and codec
+        self.records_recompressed = 0  # those of them that had the format already
+        self.batches_converted_for_fetch = 0
 
     @property
     def or_offline(self) -> _OfflineOnFailure:
@@ -220,7 +225,17 @@ class PartitionLog:
             if duplicate is not None:
                 return Appended(duplicate.first_offset, duplicate.last_offset, duplicate.timestamp, True)
         self._write(checked.chunks, checked.batches, now_ms)
+        if checked.in_place:
+            self.batches_in_place += len(checked.batches)
+        elif looked is not None:
+            self._note_conversion(looked, checked)
         return Appended(checked.first_offset, checked.last_offset, checked.append_time)
+
+    def _note_conversion(self, looked: Looked, checked: Validated) -> None:
+        count = checked.last_offset - checked.first_offset + 1
+        self.records_converted += count
+        if looked.batches[0].magic == checked.batches[0].magic:
+            self.records_recompressed += count
 
     def look(self, data: bytes, *, now_ms: int, allowance: Allowance) -> InPieces[Looked]:
         """Check what a client sent, in pieces, before it is appended: all that needs no more than the data.

@@ -14,7 +14,9 @@ TRANSACTIONS_V2 = 2
 # metadata.version from which on ...
 CONTROLLED_SHUTDOWN = 7  # 3.3-IV3
 MIGRATION = 8  # 3.4-IV0
+SCRAM = 11  # 3.5-IV2
 ISR_SHRINKS_SILENTLY = 12  # 3.6-IV0, KAFKA-15021: no new leader epoch for it
+DELEGATION_TOKENS = 14  # 3.6-IV2
 MIGRATION_END = 22  # 4.0-IV0: ZooKeeper is history
 DIRECTORIES = 17  # 3.7-IV2, KIP-858
 ELR = 23  # 4.0-IV1, KIP-966

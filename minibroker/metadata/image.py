@@ -139,6 +139,7 @@ class MetadataImage:
         self.next_producer_id = 0  # where the next block begins
         self.producer_ids: MetadataRecord | None = None  # the last block
         self.client_quotas: dict[QuotaEntity, dict[str, float]] = {}
+        self.client_quotas_version = 0  # how many records there were of them
         self.scram: dict[tuple[str, int], UserScramCredentialRecord] = {}
         self.acls: dict[bytes, AccessControlEntryRecord] = {}
         self.delegation_tokens: dict[str, DelegationTokenRecord] = {}
@@ -284,9 +285,8 @@ class MetadataImage:
         self.zk_migration_state = record.zk_migration_state
 
     def _client_quota(self, record: Any) -> None:
-        entity = tuple(
-            sorted(((part.entity_type, part.entity_name) for part in record.entity), key=lambda part: part[0])
-        )
+        self.client_quotas_version += 1
+        entity = quota_entity(record)
         limits = self.client_quotas.setdefault(entity, {})
         if record.remove:
             limits.pop(record.key, None)
@@ -386,3 +386,8 @@ _TAKE = {  # by number of the kind
     21: MetadataImage._zk_migration_state,
     28: MetadataImage._clear_elr,
 }
+
+
+def quota_entity(record: Any) -> QuotaEntity:
+    """Return whom a record limits (ClientQuotaRecord)."""
+    return tuple(sorted(((part.entity_type, part.entity_name) for part in record.entity), key=lambda part: part[0]))

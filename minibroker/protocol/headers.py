@@ -51,6 +51,7 @@ class Request(ApiMessage):
     """What a client asks."""
 
     elements_max: ClassVar[int] = ELEMENTS_MAX
+    client: tuple[str, str | None] | None = None  # user and client id, where what it changes of topics is counted
 
     @classmethod
     def header_version(cls, version: int) -> int:

@@ -33,6 +33,10 @@ from minibroker.replication.network import Network, NetworkError
 from minibroker.replication.replica import Replica
 from minibroker.reporter import TOLD_COUNTS, Unexpected
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from minibroker.replication.throttles import Throttle
+
 Key = tuple[bytes, int]  # topic id and partition
 Answer = FetchResponse.FetchableTopicResponse.PartitionData
 Topic = FetchRequest.FetchTopic
@@ -52,6 +56,7 @@ class ReplicaFetchers:
         self.network = network
         self.fetchers: dict[int, Fetcher] = {}
         self._leaders: dict[Key, int] = {}  # of what is fetched
+        self.throttle: Throttle | None = None  # on what is fetched
         self._has_begun = self._has_stopped = False
 
     def start(self) -> None:
@@ -71,7 +76,7 @@ class ReplicaFetchers:
         if leader != NO_LEADER:
             self._leaders[key] = leader
             if leader not in self.fetchers:
-                self.fetchers[leader] = Fetcher(self.parts, self.network, leader)
+                self.fetchers[leader] = Fetcher(self.parts, self.network, leader, self.throttle)
             if self.fetchers[leader].add(key, replica) and self._has_begun:
                 self.fetchers[leader].go()
 
@@ -80,6 +85,14 @@ class ReplicaFetchers:
         leader = self._leaders.pop(key, None)
         if leader is not None:
             self.fetchers[leader].remove(key)
+
+    def take_throttle(self, throttle: Throttle | None) -> None:
+        """Fetch no faster than this from now on."""
+        if throttle is not None or self.throttle is not None:
+            self.throttle = throttle
+            for fetcher in self.fetchers.values():
+                fetcher.throttle = throttle
+                fetcher.take_up()
 
     def cuts(self) -> Iterator[tuple[tuple[str, int], int]]:
         """Return the logs that are about to be cut, and where: after a failover one answer may be about many."""
@@ -95,8 +108,9 @@ class ReplicaFetchers:
 class Fetcher:
     """What is fetched from one leader."""
 
-    def __init__(self, parts: Parts, network: Network, leader_id: int):
+    def __init__(self, parts: Parts, network: Network, leader_id: int, throttle: Throttle | None = None):
         self.parts = parts
+        self.throttle = throttle
         self.network = network
         self.leader_id = leader_id
         self.replicas: dict[Key, Replica] = {}
@@ -105,6 +119,7 @@ class Fetcher:
         self._taken: FetchResponse | None = None  # the answer whose partitions are being taken
         self._positions: dict[Key, FetchPosition] = {}  # what the leader was told last, in this session
         self._forgotten: dict[Key, None] = {}
+        self._held_back: dict[Key, None] = {}  # not asked for now: what is throttled has had enough
         self._session_id = NO_SESSION
         self._session_epoch = 0
         self._task: asyncio.Task[None] | None = None
@@ -133,6 +148,7 @@ class Fetcher:
         self._roles.pop(key, None)
         self._moved.pop(key, None)
         self._troubles.pop(key, None)
+        self._held_back.pop(key, None)
         if self._positions.pop(key, None) is not None:
             self._forgotten[key] = None
 
@@ -213,7 +229,32 @@ class Fetcher:
         self._session_id, self._session_epoch = NO_SESSION, 0
         self._positions.clear()
         self._forgotten.clear()
+        self._held_back.clear()
         self._moved = dict.fromkeys(self.replicas)
+
+    def take_up(self) -> None:
+        """Ask again for what has been held back."""
+        self._moved.update(self._held_back)
+        for key in self._held_back:
+            self._forgotten.pop(key, None)
+        self._held_back.clear()
+
+    def _hold_back(self, throttle: Throttle) -> None:
+        """Ask for nothing that is throttled and not in sync, once there has been enough of it."""
+        self.take_up()
+        if not throttle.is_exceeded:
+            return
+        for key in [*self._moved, *self._positions]:
+            replica = self.replicas[key]
+            if throttle.covers(replica.topic, replica.partition) and not self._is_in_sync(key):
+                self._moved.pop(key, None)
+                self._held_back[key] = None
+                if self._positions.pop(key, None) is not None:
+                    self._forgotten[key] = None  # or the leader would send of it what comes
+
+    def _is_in_sync(self, key: Key) -> bool:
+        topic = self.parts.image.topics_by_id.get(key[0])
+        return topic is None or self.parts.node_id in topic.partitions[key[1]].isr
 
     def _request(self) -> FetchRequest:
         config = self.parts.config
@@ -222,6 +263,8 @@ class Fetcher:
             self._reset()
         else:
             self._session_epoch = 1 if self._session_epoch == EPOCH_MAX else self._session_epoch + 1
+        if self.throttle is not None:
+            self._hold_back(self.throttle)
         topics: dict[bytes, list[Topic.FetchPartition]] = {}
         for key in self._moved:
             role = self.replicas[key].role
@@ -294,6 +337,8 @@ class Fetcher:
         if "fetch" in parts.events.wanted:
             place, size_bytes = (parts.node_id, replica.topic, replica.partition), len(answer.records or b"")
             parts.events.emit(Fetch(*place, self.leader_id, position.offset, size_bytes, answer.high_watermark))
+        if self.throttle is not None and answer.records and self.throttle.covers(replica.topic, replica.partition):
+            self.throttle.record(len(answer.records))
         try:
             outcome = role.on_fetched(position, answer, parts.clock.now_ms())
         except StorageError as failure:

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from minibroker.errors import Error, KafkaError, ProtocolError, StorageError
-from minibroker.event_kinds import Epoch, Loss, Truncate
+from minibroker.event_kinds import Epoch, Truncate
 from minibroker.log.batches import batches
 
 TYPE_CHECKING = False
@@ -50,8 +50,6 @@ OUT_OF_RANGE: Final = "out of range"  # ask the leader for the ends of its log, 
 FENCED: Final = "fenced"  # fetch no more until the metadata say who leads now
 STALE: Final = "stale"  # an answer to a question of before
 RETRY: Final = "retry"  # after a while
-
-LOST: Final = "they were committed, but the replica that leads now did not have them when it was elected"
 
 
 class FollowerState:
@@ -173,15 +171,12 @@ class FollowerState:
         log = self.replica.log
         offset = min(offset, log.log_end_offset)
         if offset < log.log_end_offset or (log.epochs.latest is not None and log.epochs.latest.start_offset >= offset):
-            replica, end_offset, high_watermark = self.replica, log.log_end_offset, self.replica.high_watermark
+            replica, end_offset = self.replica, log.log_end_offset
             self.truncate(offset, why)
             replica.truncated()
             if offset < end_offset and replica.events.observed:
                 event = Truncate(**replica.place, from_offset=end_offset, to_offset=offset, why=why)
                 replica.events.emit(event)
-                if offset < high_watermark:
-                    lost = Loss(**replica.place, first_offset=offset, last_offset=high_watermark - 1, why=LOST)
-                    replica.events.emit(lost)
 
     def on_leader_ends(self, log_start_offset: int, log_end_offset: int, now_ms: int) -> None:
         """Take what the leader, in this epoch, said of where its log begins and ends (ListOffsets -2 and -1)."""

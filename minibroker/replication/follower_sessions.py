@@ -30,6 +30,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final
 
+    from minibroker.replication.throttles import Throttle
+
 Key = tuple[bytes, int]  # topic id and partition
 Topic = FetchResponse.FetchableTopicResponse
 Answer = Topic.PartitionData
@@ -132,6 +134,7 @@ class FollowerSessions:
         self.replicas = replicas
         self.isr = isr
         self.sessions: dict[int, FollowerSession] = {}  # by the follower's id
+        self.throttle: Throttle | None = None  # on what followers get here
 
     def stop(self) -> None:
         for session in self.sessions.values():
@@ -286,11 +289,13 @@ class FollowerFetch:
         Who has got something comes last with the next request, so that a batch that is larger than what a partition may
         have is the first to be read some time, and then its size does not matter.
         """
-        session = self.session
+        session, throttle = self.session, self.sessions.throttle
         for key in list(session.news):
             if self._is_full:
                 break
             partition = session.partitions.get(key)
+            if throttle is not None and partition is not None and self._is_held_back(partition, throttle):
+                continue  # it is read with one of the next requests
             if partition is None or (key in self._answers and not self._give_back(key)):
                 session.news.pop(key, None)
                 continue
@@ -301,6 +306,15 @@ class FollowerFetch:
             except KafkaError as error:
                 self._refuse(key, error)
         self.is_due = self.is_due or self._is_full  # more than there is cannot come
+
+    def _is_held_back(self, partition: SessionPartition, throttle: Throttle) -> bool:
+        """Whether the follower gets nothing of a partition now: it is not in sync, and such have had enough."""
+        replica = partition.replica
+        return (
+            throttle.covers(replica.topic, replica.partition)
+            and self.session.follower_id not in partition.leader.in_sync
+            and throttle.is_exceeded
+        )
 
     @property
     def _is_full(self) -> bool:
@@ -417,8 +431,13 @@ class FollowerFetch:
                     replica.log.last_stable_offset(high_watermark),
                 )
         topics: dict[bytes, list[Answer]] = {}
-        for (topic_id, _), answer in self._answers.items():
-            topics.setdefault(topic_id, []).append(answer)
+        throttle = self.sessions.throttle
+        for key, answer in self._answers.items():
+            topics.setdefault(key[0], []).append(answer)
+            if throttle is not None and answer.records and key in session.partitions:
+                replica = session.partitions[key].replica
+                if throttle.covers(replica.topic, replica.partition):
+                    throttle.record(len(answer.records))
         return FetchResponse(
             session_id=session.session_id,
             responses=[Topic(topic_id=topic_id, partitions=answers) for topic_id, answers in topics.items()],

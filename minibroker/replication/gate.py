@@ -19,11 +19,12 @@ from minibroker.events import EventStream
 class Held:
     """Something that waits at a gate."""
 
-    __slots__ = ("go", "what")
+    __slots__ = ("go", "letter", "what")
 
-    def __init__(self, what: str, go: Callable[[], object]):
+    def __init__(self, what: str, go: Callable[[], object], letter: object):
         self.what = what
         self.go = go
+        self.letter = letter  # None: it is no message
 
 
 class Gate:
@@ -36,13 +37,13 @@ class Gate:
         self.waiting: deque[Held] = deque()
         self._events = events
 
-    def enter(self, what: str, go: Callable[[], object]) -> Held | None:
+    def enter(self, what: str, go: Callable[[], object], letter: object = None) -> Held | None:
         """Call `go` now, or return what waits for its token."""
         if self.is_open or self.tokens:
             self.tokens = max(0, self.tokens - 1)
             go()
             return None
-        held = Held(what, go)
+        held = Held(what, go, letter)
         self.waiting.append(held)
         self._tell(what, "waits")
         return held

@@ -88,18 +88,18 @@ class IsrUpdates:
     def _request(self, sent: dict[Key, Pending]) -> AlterPartitionRequest:
         topics: dict[bytes, list[Partition]] = {}
         for (topic_id, number), (_, _, proposal) in sent.items():
-            topics.setdefault(topic_id, []).append(
-                Partition(
-                    partition_index=number,
-                    leader_epoch=proposal.leader_epoch,
-                    new_isr_with_epochs=[
-                        Partition.BrokerState(broker_id=broker_id, broker_epoch=epoch)
-                        for broker_id, epoch in zip(proposal.in_sync, proposal.broker_epochs)
-                    ],
-                    leader_recovery_state=0,
-                    partition_epoch=proposal.partition_epoch,
-                )
+            asked = Partition(
+                partition_index=number,
+                leader_epoch=proposal.leader_epoch,
+                new_isr_with_epochs=[
+                    Partition.BrokerState(broker_id=broker_id, broker_epoch=epoch)
+                    for broker_id, epoch in zip(proposal.in_sync, proposal.broker_epochs)
+                ],
+                leader_recovery_state=0,
+                partition_epoch=proposal.partition_epoch,
             )
+            asked.why = proposal.why  # type: ignore[misc]
+            topics.setdefault(topic_id, []).append(asked)
         return AlterPartitionRequest(
             broker_id=self.parts.node_id,
             broker_epoch=self.parts.metadata.broker_epoch,

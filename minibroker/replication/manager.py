@@ -29,6 +29,7 @@ class Replication:
         unopened: Mapping[tuple[str, int], object],
     ):
         """replicas, unopened: the partitions of this broker, and those whose logs it cannot open."""
+        self.parts = parts
         self.isr = IsrUpdates(parts, replicas, network)
         self.follower_sessions = FollowerSessions(parts, replicas, self.isr)
         self.fetchers = ReplicaFetchers(parts, network)
@@ -50,7 +51,19 @@ class Replication:
         self.fetchers.remove(replica)
         self.follower_sessions.remove(replica)
 
+    def take_throttles(self) -> None:
+        """Replicate as fast as the settings allow now."""
+        sessions, fetchers, config = self.follower_sessions, self.fetchers, self.parts.config
+        rates = (config["leader.replication.throttled.rate"], config["follower.replication.throttled.rate"])
+        if rates == (None, None) and sessions.throttle is None and fetchers.throttle is None:
+            return
+        from minibroker.replication.throttles import FOLLOWER, LEADER, taken
+
+        sessions.throttle = taken(sessions.throttle, LEADER, rates[0], self.parts)
+        fetchers.take_throttle(taken(fetchers.throttle, FOLLOWER, rates[1], self.parts))
+
     def start(self) -> None:
+        self.take_throttles()
         self.isr.start()
         self.fetchers.start()
 

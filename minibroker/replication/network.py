@@ -184,7 +184,7 @@ class Network:
             self.tell(letter, "sent")
         for gate, fits in self._gates.items():
             if fits(letter):
-                held = gate.enter(str(letter), lambda: link.send(letter))
+                held = gate.enter(str(letter), lambda: link.send(letter), letter)
                 if held is not None:
                     letter.held = (gate, held)
                 return

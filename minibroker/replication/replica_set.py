@@ -416,6 +416,8 @@ class Partitions:
 
     def take_configs(self, resource_type: int, name: str) -> None:
         """Have the settings of a topic take effect, or those of brokers, which all topics fall back on."""
+        if self.replication is not None:
+            self.replication.take_throttles()
         settings_by_topic = {}
         for replica in list(self.replicas.values()) if resource_type == BROKER else self._replicas_of(name):
             if replica.topic not in settings_by_topic:

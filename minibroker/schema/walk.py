@@ -116,19 +116,20 @@ class Walker:
     def sized(self, type: Type, position: int, path: str, flexible: bool) -> int:
         start = position
         size, position = self.length(type, position, path, flexible)
-        if size < 0:
-            self.leaf(path, type, None, start, position)
-            return position
-        self.need(size, position, path)
-        value = self.buffer[position : position + size]
-        if type.name == "Records":
-            # Two leaves: what lies in the second has formats of its own.
-            self.leaf(f"{path}.size", "size of Records", size, start, position)
-            self.leaf(path, type, value, position, position + size)
-        else:
-            text = type.name.endswith("String")
-            self.leaf(path, type, str(value, "utf-8", "replace") if text else bytes(value), start, position + size)
-        return position + size
+        if size >= 0:
+            self.need(size, position, path)
+        value = self.buffer[position : position + size] if size >= 0 else None
+        if type.name in ("String", "OldString"):  # names, mostly: few want to see their lengths
+            text = None if value is None else str(value, "utf-8", "replace")
+            self.leaf(path, type, text, start, position + max(size, 0))
+            return position + max(size, 0)
+        # Two leaves: of what an application sent the length is a field of its own, and what lies in Records has formats
+        # of its own.
+        self.leaf(f"{path}.size", f"size of {type.name}", size, start, position)
+        if value is not None and type.name != "Records":
+            value = str(value, "utf-8", "replace") if type.name == "VarintString" else bytes(value)
+        self.leaf(path, type, value, position, position + max(size, 0))
+        return position + max(size, 0)
 
     def nested(self, type: Type, position: int, path: str) -> int:
         assert type.plan

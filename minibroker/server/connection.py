@@ -19,14 +19,18 @@ from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from struct import Struct as Layout
 from typing import Any, Protocol
 
+from minibroker.clock import REQUEST
 from minibroker.clock.broker_clock import STRETCH_MS, Stretches
 from minibroker.errors import ProtocolError, StorageError
+from minibroker.security.principal import ANONYMOUS
 from minibroker.server.buffers import RECEIVE_BYTES, PartialFrame
 from minibroker.server.large_answer import JOIN_BYTES, LARGE_BYTES, PLAIN, TURN_BYTES, pieces_of
 from minibroker.server.later import Later
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from minibroker.clock import Timer
+    from minibroker.security.sasl import Session
     from minibroker.server.http import HttpAnswer, HttpRequest
     from minibroker.server.large_answer import AnyChunk, Chunk
     from minibroker.server.server import Server
@@ -68,6 +72,10 @@ class Connection(asyncio.BufferedProtocol):
     """The protocol of one accepted socket."""
 
     may_be_toxic = True  # see faults/toxics.py
+    is_admitted = False  # by the limits of connections, before it was one
+    principal = ANONYMOUS  # who the client is, where it has said and proved it
+    session: Session | None = None  # of its login by SASL, where the listener asks for one
+    _muted_until_ms = 0
 
     def __init__(self, server: Server) -> None:
         self.server = server
@@ -90,6 +98,9 @@ class Connection(asyncio.BufferedProtocol):
         self._reads = True
         self._is_first = True
         self._rests = False  # until it is its turn again: much has come at once
+        self._is_held = server.is_paused  # nothing is taken: that, or the client has used up a quota
+        self._is_muted = False
+        self._mute: Timer | None = None  # until that is over
         self._is_taking = False  # answers are collected, to leave together when all that has come is handled
         self._unsent: list[AnyChunk] = []
         self._unsent_bytes = 0
@@ -142,6 +153,8 @@ class Connection(asyncio.BufferedProtocol):
         if self.task is not None:
             # Not now: a task that was never run would leave behind what it was to wait for.
             asyncio.get_running_loop().call_soon(self.task.cancel)
+        if self._mute is not None:
+            self._mute.cancel()
         self.partial.drop()
         self._pieces = None
         self._unsent = []
@@ -201,7 +214,7 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def is_answering(self) -> bool:
         """Whether it is our turn: a request is being answered, or will be."""
-        return self.task is not None or self._rests
+        return self.task is not None or self._rests or self._is_muted
 
     @property
     def is_reading_paused(self) -> bool:
@@ -220,7 +233,7 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def _is_busy(self) -> bool:
-        return self.task is not None or not self._may_write or self.is_closing or self._rests or self.server.is_paused
+        return self.task is not None or not self._may_write or self.is_closing or self._rests or self._is_held
 
     def _rest(self) -> None:
         """Let others have their turn before the next frame."""
@@ -316,14 +329,38 @@ class Connection(asyncio.BufferedProtocol):
 
     def pause(self) -> None:
         """Take nothing more from the client."""
+        self._is_held = True
         if self._reads and not self.is_closing:
             self.transport.pause_reading()
             self._reads = False
 
     def resume(self) -> None:
         """Send what has waited, and go on."""
+        self._is_held = self._is_muted
         if not self.is_closing:
             self._send()
+        self._go_on()
+
+    def mute(self, delay_ms: int = 0) -> None:
+        """Take nothing more from the client for so long, or until `unmute`; what it is answered leaves all the same.
+
+        Of several delays the one that ends last counts.
+        """
+        self._is_muted = self._is_held = True
+        if delay_ms:
+            until_ms = self.server.clock.elapsed_ms() + delay_ms
+            if until_ms <= self._muted_until_ms:
+                return
+            if self._mute is not None:
+                self._mute.cancel()
+            self._muted_until_ms = until_ms
+            self._mute = self.server.clock.after(delay_ms, self.unmute, REQUEST)
+
+    def unmute(self) -> None:
+        """Go on with what has come meanwhile."""
+        self._is_muted, self._mute, self._muted_until_ms = False, None, 0
+        self._is_held = self.server.is_paused
+        self.last_active_ms = self.server.steady_ms()
         self._go_on()
 
     # Answers

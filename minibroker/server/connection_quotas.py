@@ -10,6 +10,10 @@ from __future__ import annotations
 import socket
 from collections.abc import Mapping
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from minibroker.server.connection_rates import ConnectionRates
+
 UNLIMITED = (1 << 31) - 1
 
 
@@ -20,6 +24,8 @@ class ConnectionQuotas:
         self.count = 0
         self.per_listener: dict[str, int] = {}
         self.per_address: dict[str, int] = {}
+        self.rates: ConnectionRates | None = None  # as soon as somebody limits them
+        self.protected = ""  # the listener of brokers, if there are others: no client takes their place
         self.take_limits()
 
     def take_limits(
@@ -47,9 +53,35 @@ class ConnectionQuotas:
             return f"more than {most} connections from this address"
         if here > (most := self.listener_overrides.get(listener, UNLIMITED)):
             return f"more than {most} connections to listener {listener}"
-        if self.count > self.count_max:
+        if self.count > self.count_max and listener != self.protected:
             return f"more than {self.count_max} connections"
         return ""
+
+    @property
+    def is_exceeded(self) -> bool:
+        """Whether there are too many: brokers have come, for whom others are to make room."""
+        return self.count > self.count_max
+
+    def take_rates(
+        self,
+        windows: tuple[int, int],
+        *,
+        count_max: int = UNLIMITED,
+        listener_max: Mapping[str, int] | None = None,
+        address_max: Mapping[str, int] | None = None,
+        address_default: int | None = None,
+    ) -> None:
+        """Replace all limits on how many come in a second. windows: how many samples are measured, and their ms."""
+        if self.rates is None:
+            if count_max == UNLIMITED and address_default is None and not listener_max and not address_max:
+                return
+            from minibroker.server.connection_rates import ConnectionRates
+
+            self.rates = ConnectionRates(*windows)
+        self.rates.broker_max = None if count_max == UNLIMITED else count_max
+        self.rates.listener_max = {name: most for name, most in (listener_max or {}).items() if most != UNLIMITED}
+        self.rates.address_max = address_max or {}
+        self.rates.address_default = address_default
 
     def closed(self, listener: str, address: str) -> None:
         self.count -= 1

@@ -2,6 +2,8 @@
 
 One request, one answer, and the connection is closed. A body has a Content-Length, which is judged before anything of
 it is kept, and so is who sends it; there are no chunks. What has come of a request counts like an unfinished frame.
+An answer may be a stream, which goes on until one of the two ends it: whoever sends it looks at `is_full` before, and
+is told when there is room again, so that nothing is kept for a client that does not read.
 What a path means, and who may ask, is the service's to know.
 """
 
@@ -14,26 +16,77 @@ from minibroker.server.buffers import PartialFrame
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Protocol, TypeAlias
+
     from minibroker.server.connection import Connection
 
-    HttpAnswer = tuple[str, str, bytes]  # status, content type, body
+    class HttpStream(Protocol):
+        """An answer that goes on."""
+
+        content_type: str
+
+        def begin(self, connection: HttpConnection) -> None:
+            """Send by `connection.send` from now on."""
+            ...
+
+        def go_on(self) -> None:
+            """There is room again."""
+            ...
+
+        def end(self) -> None:
+            """Nothing can be sent any more."""
+            ...
+
+    # Status, content type, body; the same with headers of its own; or what goes on.
+    HttpAnswer: TypeAlias = "tuple[str, str, bytes] | PreparedAnswer | HttpStream"
 
 HEAD_BYTES_MAX = 8 * 1024
 BODY_BYTES_MAX = 1024 * 1024
+STREAM_UNSENT_BYTES_MAX = 256 * 1024  # from here on a client of a stream has to read before it gets more
 TEXT = "text/plain; charset=utf-8"
 END_OF_HEAD = b"\r\n\r\n"
+# Of answers that have none of their own: what others wrote is in them, and it is not for a browser to guess or to keep.
+USUAL_HEADERS: Mapping[str, str] = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"}
 
 
 class HttpRequest:
     """A request that has come completely."""
 
-    __slots__ = ("body", "headers", "method", "path")
+    __slots__ = ("address", "body", "connection", "headers", "method", "path", "query", "scheme")
 
-    def __init__(self, method: str, path: str, headers: Mapping[str, str], body: bytes = b""):
+    def __init__(self, method: str, path: str, headers: Mapping[str, str], body: bytes = b"", query: str = ""):
         self.method = method
         self.path = path  # without a query
+        self.query = query  # what stands behind the question mark, as it came
         self.headers = headers  # names in lower case
         self.body = body
+        self.address = ""  # from where it came
+        self.scheme = "http"
+        self.connection: HttpConnection | None = None
+
+    @property
+    def is_from_here(self) -> bool:
+        """Whether it comes from this machine."""
+        from ipaddress import IPv6Address, ip_address
+
+        try:
+            address = ip_address(self.address)
+        except ValueError:
+            return False
+        mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
+        return (mapped or address).is_loopback
+
+
+class PreparedAnswer:
+    """An answer with headers of its own."""
+
+    __slots__ = ("body", "content_type", "headers", "status")
+
+    def __init__(self, status: str, content_type: str, body: bytes, headers: Mapping[str, str]):
+        self.status = status
+        self.content_type = content_type
+        self.body = body
+        self.headers = headers
 
 
 class BadRequest(Exception):
@@ -52,11 +105,14 @@ class HttpConnection(asyncio.Protocol):
     def __init__(self, connection: Connection):
         self.server = connection.server
         self.transport = connection.transport
-        self.remote_address = connection.remote_address
+        self.remote_address, self.local_address = connection.remote_address, connection.local_address
+        self.listener_name, self.principal = connection.listener_name, connection.principal
         self.last_active_ms = connection.last_active_ms
         self.is_reading_paused = self.is_unread = self.is_closing = False
         self.closing_since_ms = 0
         self.task: asyncio.Task[None] | None = None
+        self._stream: HttpStream | None = None
+        self._has_no_room = self._is_held = False
         self._received = bytearray()
         self.partial = PartialFrame(self.server, self)  # counts what has come, as of a frame
         self.partial.begun_ms = connection.last_active_ms
@@ -65,10 +121,15 @@ class HttpConnection(asyncio.Protocol):
 
     @property
     def is_answering(self) -> bool:
-        return self.task is not None
+        return self.task is not None or self._stream is not None
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the client has to read before a stream goes on."""
+        return self._has_no_room or self._is_held or self.is_closing
 
     def data_received(self, data: bytes) -> None:
-        if self.is_closing or self.task is not None:
+        if self.is_closing or self.is_answering:
             return
         self._received += data
         self.partial.received(len(data))
@@ -108,6 +169,10 @@ class HttpConnection(asyncio.Protocol):
             if end < 0:
                 return None
             self._request = parse_head(bytes(self._received[:end]))
+            self._request.address = self.remote_address[0]
+            if self.transport.get_extra_info("ssl_object") is not None:
+                self._request.scheme = "https"
+            self._request.connection = self
             del self._received[: end + len(END_OF_HEAD)]
             self._body_bytes = body_length(self._request.headers)
             refusal = self.server.service.http_refusal(self._request)
@@ -140,30 +205,78 @@ class HttpConnection(asyncio.Protocol):
     def _write(self, answer: HttpAnswer) -> None:
         if self.is_closing:
             return
-        status, content_type, body = answer
-        head = (
-            f"HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\nContent-Length: {len(body)}\r\n"
-            "Connection: close\r\n\r\n"
-        )
+        headers: Mapping[str, str] = USUAL_HEADERS
+        if isinstance(answer, tuple):
+            status, content_type, body = answer
+        elif isinstance(answer, PreparedAnswer):
+            status, content_type, body, headers = answer.status, answer.content_type, answer.body, answer.headers
+        else:
+            self._begin(answer)
+            return
+        length = "" if status.startswith("304") else f"Content-Length: {len(body)}\r\n"  # that one has no body
+        more = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+        head = f"HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\n{length}{more}Connection: close\r\n\r\n"
         is_head = self._request is not None and self._request.method == "HEAD"
         self.transport.write(head.encode() + (b"" if is_head else body))
         self.close()
 
+    # Streams
+
+    def _begin(self, stream: HttpStream) -> None:
+        head = (
+            f"HTTP/1.1 200 OK\r\nContent-Type: {stream.content_type}\r\nCache-Control: no-store\r\n"
+            "X-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n"
+        )
+        self.transport.set_write_buffer_limits(high=STREAM_UNSENT_BYTES_MAX)
+        self.transport.write(head.encode())
+        self._stream = stream
+        stream.begin(self)
+
+    def send(self, data: bytes) -> None:
+        """Send the next piece of a stream."""
+        if not self.is_closing:
+            self.transport.write(data)
+
+    def fail(self, error: Exception) -> None:
+        """End a stream by an error of our own."""
+        self.server.failed(self, error)
+        self.close()
+
+    def pause_writing(self) -> None:
+        self._has_no_room = True
+
+    def resume_writing(self) -> None:
+        self._has_no_room = False
+        self._go_on()
+
+    def _go_on(self) -> None:
+        if self._stream is not None and not self.is_full:
+            self._stream.go_on()
+
+    def _end_stream(self) -> None:
+        stream, self._stream = self._stream, None
+        if stream is not None:
+            stream.end()
+
     def connection_lost(self, exc: Exception | None) -> None:
         self.is_closing = True
         self._drop_received()
+        self._end_stream()
         if self.task is not None:
             asyncio.get_running_loop().call_soon(self.task.cancel)  # it may not have been run yet
         self.server.closed(self)
 
     def pause(self) -> None:
-        """Take nothing more from the client. Answers are written with the request, so there are none to hold."""
+        """Take nothing more from the client. Only of streams is there anything to hold: all else has been written."""
+        self._is_held = True
         if not self.is_closing:
             self.transport.pause_reading()
 
     def resume(self) -> None:
+        self._is_held = False
         if not self.is_closing:
             self.transport.resume_reading()
+        self._go_on()
 
     def abort(self, reason: str) -> None:
         """Close the connection now; what it holds is free at once."""
@@ -174,6 +287,7 @@ class HttpConnection(asyncio.Protocol):
         if not self.is_closing:
             self.is_closing = True
             self._drop_received()
+            self._end_stream()
             if reason:
                 self.server.say(f"{self.remote_address[0]}:{self.remote_address[1]}: closed: {reason}")
             self.closing_since_ms = self.server.steady_ms()
@@ -195,7 +309,8 @@ def parse_head(head: bytes) -> HttpRequest:
         if name in headers and name in ("host", "origin", "content-length", "content-type"):
             raise BadRequest("400 Bad Request", f"{name} stands there twice")
         headers[name] = value.strip()
-    return HttpRequest(words[0], words[1].partition("?")[0], headers)
+    path, _, query = words[1].partition("?")
+    return HttpRequest(words[0], path, headers, query=query)
 
 
 def body_length(headers: Mapping[str, str]) -> int:

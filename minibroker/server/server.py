@@ -24,8 +24,9 @@ from socket import (
     inet_pton,
     socket,
 )
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
+from minibroker.clock import REQUEST
 from minibroker.server.buffers import Buffers
 from minibroker.server.connection import SHARED_BYTES, Connection
 from minibroker.server.connection_quotas import ConnectionQuotas
@@ -45,6 +46,48 @@ if TYPE_CHECKING:
 
         def opened(self, connection: Connection) -> None: ...
 
+    class Handshakes(Protocol):
+        """Who makes connections of what has been accepted, where they use TLS: handshakes.py."""
+
+        @property
+        def requires_certificates(self) -> bool: ...
+
+        def accepted(self) -> asyncio.BaseProtocol: ...
+
+        def handles(self) -> list[socket]: ...
+
+        def check(self, config: Any) -> None: ...
+
+        def reload(self) -> None: ...
+
+        def pause(self) -> None: ...
+
+        def resume(self) -> None: ...
+
+        async def stop(self) -> None: ...
+
+    class AllowList(Protocol):
+        """Who may connect."""
+
+        def allows(self, address: str) -> bool: ...
+
+    class Arrival(Protocol):
+        """Who waits to be let in: a muted connection, or one whose TLS handshake has not begun."""
+
+        remote_address: tuple[str, int]
+
+        @property
+        def is_closing(self) -> bool: ...
+
+        def unmute(self) -> None: ...
+
+        def close(self, reason: str) -> None: ...
+
+    class Logins(Protocol):
+        """Who waits for the logins of connections."""
+
+        def opened(self, connection: Connection) -> None: ...
+
 
 HELD_BYTES_MIN = 64 * 1024 * 1024
 SWEEP_MS = 1000
@@ -52,6 +95,9 @@ LINES_A_SWEEP = 20
 BIND_TRIES = 10
 FRAME_MS = 10_000  # a frame may take this long, and a second more for each KiB that has come
 PACE_MS_MIN = 1_000  # younger frames are taken to be that old: they may not have got going yet
+# Who waits with more behind than the system takes: the end of the stream lies behind that, so we cannot see it, and
+# we may not read on and forget. So nobody waits like that for longer than Kafka lets a connection be idle.
+DEAF_MS = 600_000
 UNSENT_MS = 10_000  # so long a connection that closes may take to get rid of its last answers
 FRAME_BYTES_PER_MS = 1.024
 
@@ -97,6 +143,10 @@ class Server:
         self.listener_name = listener_name
         self.reporter = reporter
         self.toxics: Toxics | None = None
+        self.handshakes: Handshakes | None = None  # of TLS, before a connection is one
+        self.logins: Logins | None = None  # where clients have to log in
+        self.allow_list: AllowList | None = None  # where not everybody may connect
+        self.refused_count = 0  # connections from elsewhere
         self.steady_ms = clock.steady_ms  # silence is measured in it: what the clock is set to is no concern of it
         self.frame_bytes_max = limits.frame_bytes_max
         self.shared_buffer = memoryview(bytearray(SHARED_BYTES))
@@ -105,6 +155,9 @@ class Server:
         self.asked_host = ""  # as the listener's setting has it: a name perhaps
         self.buffers = Buffers()
         self.held_bytes = 0
+        self.siblings: Sequence[Server] = ()  # all listeners of the broker
+        self._arrivals: dict[Arrival, None] = {}  # who wait for their turn to be let in
+        self._arrival: Timer | None = None  # until the next one is
         self.sent_bytes = 0
         self.accepted_count = 0
         self.is_paused = False  # nothing is read, and nothing sent
@@ -145,7 +198,7 @@ class Server:
         if family is None:
             try:
                 return await loop.create_server(
-                    lambda: Connection(self), host or None, port, backlog=backlog, start_serving=False
+                    self._accepted, host or None, port, backlog=backlog, start_serving=False
                 )
             except gaierror as failure:
                 raise OSError(f"no address of the host {host!r} is known: {failure.strerror}") from None
@@ -160,10 +213,13 @@ class Server:
                 why = (failure.strerror or str(failure)).lower()
                 words = f"error while attempting to bind on address {(host, port)!r}: {why}"
                 raise OSError(failure.errno, words) from None
-            return await loop.create_server(lambda: Connection(self), sock=bound, backlog=backlog, start_serving=False)
+            return await loop.create_server(self._accepted, sock=bound, backlog=backlog, start_serving=False)
         except BaseException:
             bound.close()
             raise
+
+    def _accepted(self) -> asyncio.BaseProtocol:
+        return Connection(self) if self.handshakes is None else self.handshakes.accepted()
 
     def _size_buffers(self, listeners: Iterable[socket]) -> None:
         """Size the buffers of the sockets that will be accepted: they have those of their listener."""
@@ -189,6 +245,8 @@ class Server:
         sockets = [] if self._listener is None else [*self._listener.sockets]
         accepted = [each.transport.get_extra_info("socket") for each in self.connections]
         sockets += [each for each in accepted if each is not None]
+        if self.handshakes is not None:
+            sockets += self.handshakes.handles()
         return [each.fileno() for each in sockets if each.fileno() >= 0]
 
     def abort(self) -> None:
@@ -201,6 +259,8 @@ class Server:
         """Take nothing from any client and send nothing, as a machine that hangs or whose cable is cut."""
         if not self.is_paused:
             self.is_paused = True
+            if self.handshakes is not None:
+                self.handshakes.pause()
             for connection in self.connections:
                 connection.pause()
 
@@ -208,18 +268,23 @@ class Server:
         """Go on where every connection stood."""
         if self.is_paused:
             self.is_paused = False
+            if self.handshakes is not None:
+                self.handshakes.resume()
             for connection in list(self.connections):
                 connection.resume()
 
     async def stop(self) -> None:
         """Close every socket; return when the last one is."""
         self.stop_listening()
-        if self._sweep is not None:
-            self._sweep.cancel()
+        for timer in (self._sweep, self._arrival):
+            if timer is not None:
+                timer.cancel()
         self._all_closed = asyncio.Event()
         tasks = [each.task for each in self.connections if isinstance(each.task, asyncio.Task)]
         for connection in list(self.connections):
             connection.transport.abort()
+        if self.handshakes is not None:
+            await self.handshakes.stop()
         await self.clock.sleep(0)  # who has been accepted, but not yet told of, comes to `opened` now
         if self.connections:
             await self._all_closed.wait()
@@ -230,22 +295,92 @@ class Server:
 
     # What connections tell
 
-    def opened(self, connection: AnyConnection) -> None:
+    def opened(self, connection: Connection) -> None:
         address = connection.remote_address[0]
         self.connections[connection] = None
         self.accepted_count += 1
-        too_many = self.quotas.opened(self.listener_name, address)
-        if self._sweep is None and self._all_closed is None:
-            late_ms = (self.clock.steady_ms() - self._begun_ms) % SWEEP_MS
-            self._sweep = self.clock.after(SWEEP_MS - late_ms, self._look_around)
-        if self._all_closed is not None:
+        is_admitted = connection.is_admitted
+        too_many = "" if is_admitted else self.quotas.opened(self.listener_name, address) or self.refusal(address)
+        self._begin_sweep()
+        # Who has gone before he was told of may have no address any more: no rule could speak of him.
+        if self._all_closed is not None or not address:
+            connection.is_closing = True
             connection.transport.abort()
         elif too_many:
             connection.close(too_many)
         elif self.toxics is not None and connection.may_be_toxic:
-            self.toxics.opened(connection)  # type: ignore[arg-type]
+            self.toxics.opened(connection)
+        if self.logins is not None and not connection.is_closing:
+            self.logins.opened(connection)
         if self.is_paused:
             connection.pause()
+        if self.quotas.is_exceeded and not connection.is_closing:
+            self._make_place()
+        if self.quotas.rates is not None and not is_admitted and not connection.is_closing:
+            connection.mute()  # it is too young to be anything but this
+            self.arrived(connection)
+
+    def refusal(self, address: str) -> str:
+        """Say why nobody from an address is let in; nothing if they are."""
+        if self.allow_list is None or self.allow_list.allows(address):
+            return ""
+        self.refused_count += 1
+        return f"no network that may connect to listener {self.listener_name} has this address"
+
+    def _make_place(self) -> None:
+        """Close the connection that was idle for longest at a listener that is not the brokers' own."""
+        others = [each for server in self.siblings if server is not self for each in server.connections]
+        idle = min((each for each in others if not each.is_closing), key=lambda each: each.last_active_ms, default=None)
+        if idle is not None:
+            idle.close("it was idle for longest, and the listener of brokers needs the place")
+
+    def arrived(self, arrival: Arrival) -> None:
+        """Let somebody in when it is his turn, unless he has gone by then."""
+        self._arrivals[arrival] = None
+        if self._arrival is None:
+            self._let_in()
+
+    def gone(self, arrival: Any) -> None:
+        self._arrivals.pop(arrival, None)
+
+    def _next_arrival(self) -> Arrival | None:
+        """Return who waits longest and is still there."""
+        while self._arrivals:
+            arrival = next(iter(self._arrivals))
+            if not arrival.is_closing:
+                return arrival
+            del self._arrivals[arrival]
+        return None
+
+    def _let_in(self) -> None:
+        """Let in who has come, one after the other, each when it is time."""
+        rates, is_protected = self.quotas.rates, self.listener_name == self.quotas.protected
+        assert rates is not None
+        while (arrival := self._next_arrival()) is not None:
+            delay_ms = rates.delay_ms(self.listener_name, self.clock.elapsed_ms(), is_protected=is_protected)
+            if delay_ms:
+                self._arrival = self.clock.after(delay_ms, self._go_on_letting_in, REQUEST)
+                return
+            self._welcome(arrival)
+
+    def _go_on_letting_in(self) -> None:
+        self._arrival = None
+        if (arrival := self._next_arrival()) is not None:
+            self._welcome(arrival)
+        self._let_in()
+
+    def _welcome(self, connection: Arrival) -> None:
+        """Take requests from a connection, unless its address has had too many."""
+        del self._arrivals[connection]
+        rates, is_protected = self.quotas.rates, self.listener_name == self.quotas.protected
+        assert rates is not None
+        address, now_ms = connection.remote_address[0], self.clock.elapsed_ms()
+        refusal_ms = rates.refusal_ms(self.listener_name, address, now_ms, is_protected=is_protected)
+        if refusal_ms:
+            words = f"connections come too fast from {address}"
+            self.clock.after(refusal_ms, lambda: connection.close(words), REQUEST)
+        else:
+            connection.unmute()
 
     def replaced(self, old: AnyConnection, new: AnyConnection) -> None:
         del self.connections[old]
@@ -255,6 +390,8 @@ class Server:
         if self.connections.pop(connection, self) is self:
             return
         self.quotas.closed(self.listener_name, connection.remote_address[0])
+        if self._arrivals:
+            self.gone(connection)
         if not self.connections and self._all_closed is not None:
             self._all_closed.set()
 
@@ -269,6 +406,7 @@ class Server:
         self._lines_left -= 1
         if self._lines_left >= 0:
             self.reporter.say(line)
+        self._begin_sweep()
 
     # What unfinished requests hold
 
@@ -309,6 +447,11 @@ class Server:
             for chunk in chunks:
                 transport.write(chunk)
 
+    def _begin_sweep(self) -> None:
+        if self._sweep is None and self._all_closed is None:
+            late_ms = (self.clock.steady_ms() - self._begun_ms) % SWEEP_MS
+            self._sweep = self.clock.after(SWEEP_MS - late_ms, self._look_around)
+
     def _look_around(self) -> None:
         """Close who is silent for too long, feeds a frame by the drop, or has gone while nobody listened."""
         if self._lines_left < 0:
@@ -323,7 +466,8 @@ class Server:
                 if now_ms - connection.closing_since_ms > UNSENT_MS:
                     connection.transport.abort()
             elif connection.is_answering:
-                continue
+                if connection.is_reading_paused and now_ms - connection.last_active_ms > DEAF_MS:
+                    connection.close("its turn does not come, and nobody could tell whether the client is still there")
             elif 0 <= self.limits.idle_ms < now_ms - connection.last_active_ms:  # below 0: never, as with Kafka
                 connection.close()
             elif (
@@ -336,7 +480,10 @@ class Server:
 
 
 def _gone(connections: Sequence[AnyConnection]) -> list[AnyConnection]:
-    """Return those whose client has closed or reset the connection, where the system can tell."""
+    """Return those whose client has closed or reset the connection, where the system can tell.
+
+    It cannot tell as long as there is more before the end of the stream than it has room for.
+    """
     import select
 
     if not hasattr(select, "poll"):

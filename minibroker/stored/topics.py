@@ -10,6 +10,10 @@ from __future__ import annotations
 from minibroker.schema.types import EMPTY, Array, Int8, Int32, String, Uuid, since
 from minibroker.stored.kinds import MetadataRecord
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import ClassVar
+
 
 class TopicRecord(MetadataRecord, type=2, versions="0", flexible="0+"):
     """A topic has been created; its partitions follow."""
@@ -48,6 +52,8 @@ class PartitionChangeRecord(MetadataRecord, type=5, versions="0-2", flexible="0+
 
     v1: log directories (KIP-858), v2: eligible leader replicas (KIP-966).
     """
+
+    why: ClassVar[str] = ""  # a clause of whoever decided it, for events; it is not written
 
     partition_id: Int32 = -1
     topic_id: Uuid

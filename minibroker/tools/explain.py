@@ -19,8 +19,9 @@ from minibroker.errors import (
     UnknownMessage,
     UnsupportedVersion,
 )
+from minibroker.in_pieces import finish
 from minibroker.log.batches import crc32c
-from minibroker.log.compression import CODEC_NAMES, NONE, decompress
+from minibroker.log.compression import CODEC_NAMES, NONE, decompress_in_pieces
 from minibroker.log.files import CHECKPOINT_COLUMNS, COLUMN_COMMENTS, OffsetIndexEntry, TimeIndexEntry
 from minibroker.log.formats import (
     CODEC_MASK,
@@ -38,16 +39,40 @@ from minibroker.schema.comments import field_comment
 from minibroker.schema.message import Message
 from minibroker.schema.plan import message_plan, plan
 from minibroker.schema.types import StructMeta
+from minibroker.schema.varint import read_uvarint
 from minibroker.schema.walk import Leaf, Walker
+from minibroker.tools.field_words import CRC_FROM, attribute_words, set_by_broker, varint_steps
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from minibroker.in_pieces import InPieces
 
 UNPACKED_BYTES_MAX = 16 << 20  # of one compressed batch: every field of it becomes an object here
-CRC_FROM = (16, 16, 21)  # by magic: the checksum covers what follows it
+CRC_BYTES_PER_US = 1000
+FIELD_US = 4
+HEADERS_MAX = 200  # of a record, where not all is explained
+PASSED_PIECE = 1000  # records that are passed over, a quarter of a microsecond each
+NOT_SHOWN = "not shown"  # the type of a part that stands for many
+VARINTS = ("Varint", "Varlong", "SizeVarint")  # types of which one is all there is
 
 
 class Part:
     """One field with its bytes."""
 
-    __slots__ = ("comment", "data", "end", "inside", "path", "start", "type", "value")
+    __slots__ = (
+        "comment",
+        "covers",
+        "data",
+        "end",
+        "inside",
+        "meaning",
+        "name",
+        "path",
+        "set_by",
+        "start",
+        "type",
+        "value",
+    )
 
     def __init__(self, leaf: Leaf, data: bytes, inside: str):
         self.path = leaf.path
@@ -57,14 +82,36 @@ class Part:
         self.end = leaf.end  # exclusive
         self.data = data
         self.inside = inside  # "" for the bytes as given, else which unpacked bytes `start` and `end` count in
+        self.name = _name_of(leaf)  # its path within the struct that it is a field of
+        is_varint = leaf.type in VARINTS or leaf.type.startswith(("size of Varint", "VarintArray"))
+        self.meaning = varint_steps(data) if is_varint else ""  # of the value, for people
+        self.set_by = ""  # "broker": the leader writes it when it appends
+        self.covers: tuple[int, int] | None = None  # of a checksum: from where to where, exclusive
         self.comment = field_comment(leaf.owner, leaf.name)
+        if leaf.type.startswith("size of"):
+            self.comment = f"length of the {leaf.name}; -1 stands for null"
+
+    @property
+    def struct(self) -> str:
+        """The path of the struct that it is a field of."""
+        return self.path[: -len(self.name)].rstrip(".")
 
     def to_dict(self) -> dict[str, Any]:
         """Return the part for JSON."""
         value = self.value.hex() if isinstance(self.value, bytes) else self.value
         found = {"path": self.path, "type": self.type, "value": value, "from": self.start, "to": self.end}
         found |= {"hex": self.data.hex(), "comment": self.comment}
-        return found | ({"inside": self.inside} if self.inside else {})
+        more = {"meaning": self.meaning, "set_by": self.set_by, "covers": self.covers, "inside": self.inside}
+        return found | {name: each for name, each in more.items() if each}
+
+
+def _name_of(leaf: Leaf) -> str:
+    """Return the path of a field within its struct: key.size of a[0].b.key.size."""
+    if leaf.name:
+        _, dot, rest = leaf.path.rpartition(f".{leaf.name}")
+        if dot:
+            return leaf.name + rest
+    return leaf.path.rpartition(".")[2]
 
 
 class Explanation:
@@ -74,6 +121,7 @@ class Explanation:
         self.data = data
         self.inside = inside
         self.parts: list[Part] = []
+        self.records: range | None = None  # of a batch, those that are explained; None: all
         self.error: ProtocolError | None = None
 
     def walk(self, struct: Any, position: int, path: str, end: int | None = None) -> tuple[dict[str, Any], int]:
@@ -91,7 +139,7 @@ class Explanation:
 
     def add(self, leaf: Leaf) -> None:
         if leaf.type.startswith("Records") and leaf.value:
-            _batches(self, leaf.start, leaf.end, leaf.path)
+            finish(_batches(self, leaf.start, leaf.end, leaf.path))
         else:
             self.parts.append(Part(leaf, self.data[leaf.start : leaf.end], self.inside))
 
@@ -102,7 +150,7 @@ class Explanation:
     def unpacked(self, data: bytes, path: str) -> Explanation:
         """Return the explanation of bytes that stood compressed in these; its parts become parts of this one."""
         inner = Explanation(data, f"{path}, unpacked")
-        inner.parts = self.parts
+        inner.parts, inner.records = self.parts, self.records
         return inner
 
     def refuse_rest(self, position: int, path: str) -> None:
@@ -129,6 +177,19 @@ def explain(data: bytes, kind: str = "", api: str = "", version: int | None = No
             cls = message(kind)
             only = cls.schema.first_version == cls.schema.last_version
             _message(found, cls, cls.schema.first_version if version is None and only else _needed(version, kind), 0)
+    except ProtocolError as error:
+        found.error = error
+    return found
+
+
+def explain_batch_in_pieces(
+    data: bytes, records: range | None = None, unpacked_bytes_max: int = UNPACKED_BYTES_MAX
+) -> InPieces[Explanation]:
+    """Explain batches in pieces. records: of each, those that are explained."""
+    found = Explanation(bytes(data))
+    found.records = records
+    try:
+        yield from _batches(found, 0, len(found.data), "", unpacked_bytes_max=unpacked_bytes_max)
     except ProtocolError as error:
         found.error = error
     return found
@@ -195,28 +256,104 @@ def _message(found: Explanation, cls: type[Message], version: int, position: int
 
 
 def _all_batches(found: Explanation) -> None:
-    _batches(found, 0, len(found.data), "")
+    finish(_batches(found, 0, len(found.data), ""))
 
 
-def _batches(found: Explanation, position: int, end: int, path: str, depth: int = 0) -> None:
+def _batches(
+    found: Explanation,
+    position: int,
+    end: int,
+    path: str,
+    depth: int = 0,
+    unpacked_bytes_max: int = UNPACKED_BYTES_MAX,
+) -> InPieces[None]:
     index = 0
     while position < end:
         if found.data[position + 8 : position + 12] == bytes(4) and not any(found.data[position:end]):
             found.note(f"{path}.padding".lstrip("."), "zeros", f"{end - position} bytes", position, end)
             return
+        if depth and found.records is not None and index not in found.records:
+            stop = found.records.start if index < found.records.start else None
+            position, index = yield from _pass_messages(found, position, end, path, index, stop)
+            continue
         here = f"{path}.batch[{index}]".lstrip(".")
-        position = _batch(found, position, end, here, depth)
+        position = yield from _batch(found, position, end, here, depth, unpacked_bytes_max)
         index += 1
 
 
-def _judge_crc(found: Explanation, path: str, computed: int) -> None:
-    """Say behind a stored checksum whether it is right: a wrong one is no reason to stop explaining."""
-    part = next(part for part in reversed(found.parts) if part.path == f"{path}.crc")
-    verdict = "right" if part.value == computed else f"WRONG: the bytes give {computed}"
-    part.comment = f"{verdict}; {part.comment}"
+def _pass_messages(
+    found: Explanation, position: int, end: int, path: str, index: int, stop: int | None
+) -> InPieces[tuple[int, int]]:
+    """Pass over messages of a wrapper up to one of them, or to the end; return where, and which comes there."""
+    begin, first = position, index
+    while position < end and index != stop:
+        if end - position < PREFIX_BYTES:
+            raise Truncated(f"{end - position} bytes are too few for a message", position, path)
+        size_bytes = int.from_bytes(found.data[position + 8 : position + 12], "big", signed=True)
+        if not 0 <= size_bytes <= end - position - PREFIX_BYTES:
+            raise InvalidLength(f"says that it has {size_bytes} bytes", position + 8, path)
+        position += PREFIX_BYTES + size_bytes
+        index += 1
+        if not index % PASSED_PIECE:
+            yield PASSED_PIECE // 4
+    found.note(f"{path}.batch[{first}..{index - 1}]", NOT_SHOWN, f"{index - first} messages", begin, position)
+    return position, index
 
 
-def _batch(found: Explanation, position: int, end: int, path: str, depth: int) -> int:
+def _header_count(data: bytes, position: int, last: int) -> int:
+    """Return how many headers a record of v2 says that it has; 0 if it is broken."""
+    try:
+        _, position = read_uvarint(data, position)
+        _, position = read_uvarint(data, position + 1, 10)  # behind the attributes, the time
+        _, position = read_uvarint(data, position)
+        for _ in range(2):  # key and value; -1 is null
+            number, position = read_uvarint(data, position)
+            position += 0 if number & 1 else number >> 1
+        return read_uvarint(data, position)[0] >> 1 if position < last else 0
+    except (ValueError, IndexError):
+        return 0
+
+
+def _pass_records(found: Explanation, position: int, last: int, path: str, first: int, stop: int) -> InPieces[int]:
+    """Pass over records of v2 by their sizes; return where the next one begins."""
+    begin = position
+    for index in range(first, stop):
+        try:
+            number, after = read_uvarint(found.data, position)
+        except (ValueError, IndexError):
+            number, after = 1, position
+        size_bytes = number >> 1
+        if number & 1 or size_bytes > last - after:
+            raise InvalidLength(f"record {index} cannot be passed over", position, path)
+        position = after + size_bytes
+        if not index % PASSED_PIECE:
+            yield PASSED_PIECE // 4
+    if stop > first:
+        found.note(f"{path}.records[{first}..{stop - 1}]", NOT_SHOWN, f"{stop - first} records", begin, position)
+    return position
+
+
+def _comment_on(
+    found: Explanation, parts: list[Part], magic: int, start: int, stop: int, *, is_within: bool = False
+) -> None:
+    """Say of the fields of a header which bits are set, what the checksum covers, and what the broker writes."""
+    by_name = {part.name: part for part in parts}
+    attributes = by_name["attributes"].value
+    by_name["attributes"].meaning = attribute_words(magic, attributes)
+    crc, covered = by_name["crc"], found.data[start + CRC_FROM[magic] : stop]
+    computed = crc32c(covered) if magic == 2 else crc32(covered)
+    # A wrong one is no reason to stop explaining.
+    crc.meaning = "right" if crc.value == computed else f"WRONG: the bytes give {computed}"
+    crc.covers = (start + CRC_FROM[magic], stop)
+    is_wrapper = magic < 2 and attributes & CODEC_MASK != NONE
+    for part in parts:
+        if set_by_broker(magic, part.name, attributes, is_wrapper=is_wrapper, is_within=is_within):
+            part.set_by = "broker"
+
+
+def _batch(
+    found: Explanation, position: int, end: int, path: str, depth: int, unpacked_bytes_max: int
+) -> InPieces[int]:
     """Explain one batch or message; return the position behind it."""
     if end - position <= MAGIC_POSITION:
         raise Truncated(f"{end - position} bytes are too few for a batch", position, path)
@@ -228,31 +365,46 @@ def _batch(found: Explanation, position: int, end: int, path: str, depth: int) -
         raise InvalidLength(f"says that it ends at byte {stop}, before its magic", position + 8, path)
     if stop > end:
         raise Truncated(f"says that it ends at byte {stop}, there are {end}", position + 8, path)
+    known = len(found.parts)
     if magic < 2:
         fields, after = found.walk(plan(MessageV1 if magic else MessageV0, 0, False), position, path, stop)
         if after != stop:
             raise InvalidLength(f"ends at byte {after}, its length says {stop}", position + 8, path)
-        _judge_crc(found, path, crc32(found.data[position + CRC_FROM[magic] : stop]))
+        _comment_on(found, found.parts[known:], magic, position, stop, is_within=depth > 0)
+        yield FIELD_US * (len(found.parts) - known) + (stop - position) // CRC_BYTES_PER_US
         codec = fields["attributes"] & CODEC_MASK
         if codec != NONE and fields["value"] is not None:
-            inner = found.unpacked(bytes(decompress(codec, fields["value"], UNPACKED_BYTES_MAX, magic=magic)), path)
+            unpacked = yield from decompress_in_pieces(codec, fields["value"], unpacked_bytes_max, magic=magic)
+            inner = found.unpacked(bytes(unpacked), path)
             if depth == 0:
-                _batches(inner, 0, len(inner.data), f"{path}.value", depth + 1)
+                yield from _batches(inner, 0, len(inner.data), f"{path}.value", depth + 1)
         return stop
     start = position
     fields, position = found.walk(plan(BatchHeader, 0, False), position, path, stop)
-    _judge_crc(found, path, crc32c(found.data[start + CRC_FROM[2] : stop]))
+    _comment_on(found, found.parts[known:], 2, start, stop)
+    yield FIELD_US * (len(found.parts) - known) + (stop - start) // CRC_BYTES_PER_US
     codec, records, here = fields["attributes"] & CODEC_MASK, found, 0
     if codec == NONE or position == stop:  # an empty batch may name a codec
         here, last = position, stop
     else:
         name = CODEC_NAMES[codec] if codec < len(CODEC_NAMES) else f"codec {codec}"
         found.note(f"{path}.records", f"records, {name}", f"{stop - position} bytes", position, stop)
-        unpacked = decompress(codec, found.data[position:stop], UNPACKED_BYTES_MAX)
+        unpacked = yield from decompress_in_pieces(codec, found.data[position:stop], unpacked_bytes_max)
         records = found.unpacked(bytes(unpacked), f"{path}.records")
         last = len(unpacked)
-    for index in range(max(0, fields["count"])):
+    count = max(0, fields["count"])
+    wanted = range(count) if found.records is None else range(count)[found.records.start : found.records.stop]
+    here = yield from _pass_records(records, here, last, path, 0, wanted.start)
+    for index in wanted:
+        known = len(found.parts)
+        if found.records is not None and (count_of := _header_count(records.data, here, last)) > HEADERS_MAX:
+            note = f"{path}.records[{index}] with its {count_of:,} headers"
+            here = yield from _pass_records(records, here, last, path, index, index + 1)
+            found.parts[-1].comment = note
+            continue
         _, here = records.walk(plan(RecordV2, 0, False), here, f"{path}.records[{index}]", last)
+        yield FIELD_US * (len(found.parts) - known)
+    here = yield from _pass_records(records, here, last, path, wanted.stop, count)
     if here != last:
         raise InvalidLength(f"{last - here} bytes follow the last record", here, f"{path}.records")
     return stop

@@ -10,20 +10,21 @@ What must hold: the same state has the same frame; never more lines or columns t
 
 from __future__ import annotations
 
-from minibroker.event_kinds import is_internal
-from minibroker.watch.lanes import NOBODY, group_line, partition_lines
+from minibroker.event_kinds import delay_text, is_internal
+from minibroker.watch.lanes import NOBODY, group_lines, partition_lines
 from minibroker.watch.painting import paint, pressed_into, wrap
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from minibroker.cluster.snapshot import BrokerState, ClusterState
-    from minibroker.watch.lanes import Piece
+    from minibroker.cluster.snapshot import BrokerState, ClusterState, LinkState, PartitionState
+    from minibroker.watch.painting import Piece
 
 DAY_MS = 86_400_000
 EVENT_LINES_MIN = 4  # of what happened last
-KEYS = "s step  h hold  r release  a advance  f freeze  k kill/start  p pause/resume  <> choose  ? help  q quit"
+KEYS = "s step  h hold  r release  a advance  f freeze  k kill/start  p pause/resume  <> choose  "
+KEYS += "t topic  PgUp PgDn scroll  ? help  q quit"
 
 
 def frame(
@@ -35,19 +36,22 @@ def frame(
     chosen: int = NOBODY,
     words: Sequence[str] = (),
     keys: str = "",
+    topic: str = "",
+    first: int = 0,
 ) -> list[str]:
-    """Return the lines of a picture. chosen: the broker that keys are about. words: paragraphs to be shown."""
+    """Return the lines of a picture. chosen: the broker that keys are about. words: paragraphs to be shown.
+
+    topic: the only one to be shown, of those of the brokers too. first: so many partitions are passed over.
+    """
     brokers = {str(each["id"]): each for each in state["brokers"]}
     head = [_title(state), _brokers(state, chosen)]
     head += [[("bad", line)] for line in _troubles(state)]
     head.append([])
     lanes: list[list[Piece]] = []
-    for partition in state["partitions"]:
-        if is_internal(partition["topic"]):
-            continue  # there are fifty of them
+    for partition in shown_partitions(state, topic)[first:]:
         lanes += partition_lines(partition, brokers, width, chosen)
         lanes.append([])
-    groups = [group_line(each) for each in state["groups"]]
+    groups = [line for each in state["groups"] for line in group_lines(each, width)]
     lanes += [*groups, []] if groups else []
     said: list[list[Piece]] = [[("bold", line)] for each in words for line in [*wrap(each, width), ""]]
     foot: list[list[Piece]] = [
@@ -59,6 +63,13 @@ def frame(
     happened = _happened(state, width)
     happened = happened[max(len(happened) - max(room - len(said) - len(lanes), 0), 0) :]
     return [paint(pieces, width, colour=colour) for pieces in [*head, *lanes, *said, *happened, *foot]][:height]
+
+
+def shown_partitions(state: ClusterState, topic: str = "") -> list[PartitionState]:
+    """Return the partitions of a topic, or of all but those of the brokers themselves: there are fifty of them."""
+    return [
+        each for each in state["partitions"] if (each["topic"] == topic if topic else not is_internal(each["topic"]))
+    ]
 
 
 def key_lines(keys: str, width: int) -> list[str]:
@@ -105,10 +116,32 @@ def _troubles(state: ClusterState) -> list[str]:
     one_way = [f"{a}->{b}" for a, b in cuts if (b, a) not in cuts]
     clients = [f"{each['id']}-clients" for each in state["brokers"] if each["is_cut_from_clients"]]
     lines = [f"cut: {', '.join([*both, *one_way, *clients])}"] if cuts or clients else []
+    lines += _links(state)
+    for whose, kind, write_ms in state["disks"]:
+        lines.append(f"disk of {whose} {'is full' if kind == 'full' else f'takes {write_ms:g} ms for each write'}")
     for gate in dict.fromkeys(gate for gate, _ in state["held"]):
         waiting = [what for each, what in state["held"] if each == gate]
         lines.append(f"{gate} waits: {', '.join(waiting)}")
     return lines
+
+
+def _links(state: ClusterState) -> list[str]:
+    """Return a line for all links of which the same is true: 1-2, 3->1 delayed by 50 ms."""
+    words = {(each["source"], each["target"]): _link_words(each) for each in state["links"]}
+    by_words: dict[str, list[str]] = {}
+    for (a, b), what in words.items():
+        if words.get((b, a)) != what:
+            by_words.setdefault(what, []).append(f"{a}->{b}")
+        elif a < b:
+            by_words.setdefault(what, []).append(f"{a}-{b}")
+    return [f"{', '.join(sorted(links))} {what}" for what, links in by_words.items()]
+
+
+def _link_words(link: LinkState) -> str:
+    words = [delay_text(link["delay_ms"], link["jitter_ms"])]
+    words.append(f"{link['bytes_per_s']:g} bytes/s" if link["bytes_per_s"] else "")
+    words.append(f"loses {link['lost_share']:.0%}" if link["lost_share"] else "")
+    return ", ".join(filter(None, words))
 
 
 def _happened(state: ClusterState, width: int) -> list[list[Piece]]:

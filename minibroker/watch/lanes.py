@@ -2,7 +2,7 @@
 
     a b|c         records a and b are below the high watermark, c is not
     . b:c d|      the first one has gone, and c is in another segment than b
-    ####==        of many records: committed, not committed
+    ####-=        of many records: committed, in part, not committed
     a+b!          a marker behind each: the transaction of a was committed, that of b aborted
 
 Pieces of a line are (style, text); painting.py makes a line of them.
@@ -11,17 +11,19 @@ What must hold: lanes of one partition have one scale, so what is at the same of
 
 from __future__ import annotations
 
+from minibroker.watch.painting import wrap
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from minibroker.cluster.snapshot import BrokerState, GroupState, PartitionState, ReplicaState
-
-    Piece = tuple[str, str]
+    from minibroker.watch.painting import Piece
 
 NOBODY = -1
-GONE, NOT_COMMITTED, COMMITTED = ".", "=", "#"
+GONE, NOT_COMMITTED, IN_PART, COMMITTED = ".", "=", "-", "#"
 MARKERS = {"commit": "+", "abort": "!"}
 NAME_WIDTH, FIGURES_WIDTH = 14, 32
 LANE_WIDTH_MIN = 11
+ASSIGNED, OWNED = "assigned by the coordinator", "believes to own, and reads"
 
 
 def partition_lines(
@@ -30,9 +32,10 @@ def partition_lines(
     """Return a heading and a lane for each replica."""
     leader = "nobody leads" if partition["leader"] < 0 else f"broker {partition['leader']} leads"
     in_sync = ",".join(map(str, partition["isr"])) or "nobody"
+    eligible = f", eligible: {','.join(map(str, partition['elr']))}" if partition["elr"] else ""
     name = f"{partition['topic']}-{partition['partition']}"
     lines: list[list[Piece]] = [
-        [("bold", name), ("", f"  {leader} in epoch {partition['leader_epoch']}, in sync: {in_sync}")]
+        [("bold", name), ("", f"  {leader} in epoch {partition['leader_epoch']}, in sync: {in_sync}{eligible}")]
     ]
     scale = Scale(partition, max(width - NAME_WIDTH - FIGURES_WIDTH, LANE_WIDTH_MIN))
     for broker in sorted(partition["replicas"], key=int):
@@ -45,9 +48,13 @@ def partition_lines(
             stable, committed = replica["last_stable_offset"], replica["high_watermark"]
             lso = f"  lso {stable}" if stable < committed else ""
             pieces.append(("", f"  hw {committed}{lso}  leo {replica['end_offset']}"))
-            pieces.append(("dim", "".join(f"  e{epoch}@{start}" for epoch, start in replica["epochs"][-3:])))
+            notes = [f"  e{epoch}@{start}" for epoch, start in replica["epochs"][-3:]]
             if replica["clean_offset"] >= 0:
-                pieces.append(("dim", f"  clean@{replica['clean_offset']}"))
+                notes.append(f"  clean@{replica['clean_offset']}")
+            room = width - sum(len(text) for _, text in pieces)
+            while notes and sum(map(len, notes)) > room:
+                del notes[0]  # rather none than one of which a digit is missing
+            pieces.append(("dim", "".join(notes)))
         lines.append(pieces)
     return lines
 
@@ -62,12 +69,38 @@ def _role(partition: PartitionState, broker: str, replica: ReplicaState | None, 
     return "in sync" if int(broker) in partition["isr"] else "behind"
 
 
-def group_line(group: GroupState) -> list[Piece]:
-    """Return a group in one line: its state, who has what, and what is committed."""
-    who = [f"{name} has {', '.join(places) or 'nothing'}" for name, places in group["members"].items()]
+def group_lines(group: GroupState, width: int) -> list[list[Piece]]:
+    """Return a group: its state, what each member is to have and what it believes to have, and what is committed.
+
+    The two differ while a group rebalances: members read on until they hear of it.
+    """
+    members, epoch = group["members"], "generation" if group["protocol"] == "Classic" else "epoch"
+    lines: list[list[Piece]] = [
+        [("bold", group["id"]), ("", f"  {group['state']} in {epoch} {group['epoch']} on b{group['coordinator']}")]
+    ]
+    if members:
+        rows = [(name, _places(each["assigned"]), _places(each["owned"])) for name, each in members.items()]
+        rows.insert(0, ("", ASSIGNED, OWNED))
+        first, second = (max(len(row[column]) for row in rows) for column in (0, 1))
+        second = max(min(second, width - first - len(OWNED) - 6), len(ASSIGNED))
+        for number, row in enumerate(rows):
+            text = f"  {row[0].ljust(first)}  {_cut(row[1], second).ljust(second)}  "
+            lines.append([("" if number else "dim", text + _cut(row[2], width - len(text)))])
+    else:
+        lines[0].append(("", ", nobody is in"))
     committed = [f"{place}@{offset}" for place, offset in group["committed"].items()]
-    text = f"  {group['state']} in {group['epoch']} on b{group['coordinator']}: {'; '.join(who) or 'nobody'}"
-    return [("bold", group["id"]), ("", text), ("dim", f"  committed {', '.join(committed)}" if committed else "")]
+    if committed:
+        lines += [[("dim", line)] for line in wrap(f"committed {', '.join(committed)}", width, "    ", first="  ")]
+    return lines
+
+
+def _places(places: list[str]) -> str:
+    return ", ".join(places) or "nothing"
+
+
+def _cut(text: str, width: int) -> str:
+    """Return a text that fits, and says so if it is not all."""
+    return text if len(text) <= width else text[: max(width - 3, 0)].rpartition(",")[0] + " ..."
 
 
 class Scale:
@@ -113,8 +146,11 @@ class Scale:
             elif offset >= replica["end_offset"]:
                 pieces.append(("", " "))
             else:
-                is_committed = min(last, replica["end_offset"] - 1) < replica["high_watermark"]
-                pieces.append((_style(replica, offset), COMMITTED if is_committed else NOT_COMMITTED))
+                high_watermark = replica["high_watermark"]
+                mark = NOT_COMMITTED if max(offset, replica["start_offset"]) >= high_watermark else IN_PART
+                if min(last, replica["end_offset"] - 1) < high_watermark:
+                    mark = COMMITTED
+                pieces.append((_style(replica, offset), mark))
         return pieces
 
 

@@ -6,7 +6,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from minibroker.watch.lanes import Piece
+    Piece = tuple[str, str]
 
 STYLES = {
     "bold": "1",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from minibroker.watch.frame import KEYS, frame, key_lines
+from minibroker.watch.frame import KEYS, frame, key_lines, shown_partitions
 from minibroker.watch.lanes import NOBODY
 from minibroker.watch.painting import paint, wrap
 
@@ -20,15 +20,18 @@ if TYPE_CHECKING:
     from minibroker.cluster.snapshot import ClusterState
 
 SAID_MAX = 50
+SCROLLED = 3  # partitions at a time
 ADVANCE = "5s"
 HELP = (
     "The lanes are replicas: one cell is one record, or some if there are many. A bar stands where the high watermark "
-    "is; what is right of it is not committed. A colon is where a segment begins, a point where a record has been, "
+    "is; what is right of it is not committed. Of many records # are committed, = are not, - is "
+    "a cell with both. A colon is where a segment begins, a point where a record has been, "
     "+ and ! are commit and abort markers. lso is where the first open transaction begins. "
     "Colours are leader epochs, listed at the right: e1@3 began at offset 3; clean@4: compacted up to offset 4.",
     "Arrows choose a broker. k kills it or starts it again, p pauses it or lets it go on. h holds fetches, answers, "
     "ISR changes and elections at gates, s lets the first of them through, r all. f freezes the clock or lets it run, "
-    f"a moves it on by {ADVANCE}. In a lesson n plays the next step.",
+    f"a moves it on by {ADVANCE}. t shows one topic alone after the "
+    "other, PgDn the next partitions. In a lesson n plays the next step.",
 )
 
 
@@ -39,6 +42,8 @@ class Screen:
 
     def __init__(self) -> None:
         self.chosen = 1
+        self.topic = ""  # the only one that is shown; else all but those of the brokers
+        self.first = 0  # partition that is shown: those before it have been scrolled past
         self.words: list[str] = []
         self.is_over = False
         self.changed: Callable[[], object] = bool  # called when there is something new to draw
@@ -67,7 +72,18 @@ class Screen:
             return [paint([("", line)], width, colour=colour) for line in [*lines, *key_lines(foot, width)][:height]]
         shown: ClusterState = {**state, "said": list(self.said)}
         chosen = self.chosen if keys else NOBODY
-        return frame(shown, width, height, colour=colour, chosen=chosen, words=words, keys=foot)
+        self.first = max(min(self.first, len(shown_partitions(state, self.topic)) - 1), 0)
+        return frame(
+            shown,
+            width,
+            height,
+            colour=colour,
+            chosen=chosen,
+            words=words,
+            keys=foot,
+            topic=self.topic,
+            first=self.first,
+        )
 
     # Keys
 
@@ -84,6 +100,10 @@ class Screen:
             self._choose(state, -1)
         elif key in ("right", "down"):
             self._choose(state, 1)
+        elif key == "t":
+            self._choose_topic(state)
+        elif key in ("page up", "page down"):
+            self.first += SCROLLED if key == "page down" else -SCROLLED
         elif (line := command_of(key, state, self.chosen)) is not None:
             why = await self.do(line)
             self.words = [why] if why else self._usual_words()
@@ -91,6 +111,12 @@ class Screen:
     def _usual_words(self) -> list[str]:
         """Return what is said after a command that was carried out."""
         return []
+
+    def _choose_topic(self, state: ClusterState) -> None:
+        """Show the next topic alone, and after the last one all."""
+        topics = ["", *dict.fromkeys(each["topic"] for each in state["partitions"])]
+        at = topics.index(self.topic) if self.topic in topics else 0
+        self.topic, self.first = topics[(at + 1) % len(topics)], 0
 
     def _choose(self, state: ClusterState, by: int) -> None:
         brokers = [each["id"] for each in state["brokers"]]

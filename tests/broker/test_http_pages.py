@@ -15,6 +15,7 @@ from minibroker.client import Cluster, Groups, Producer
 from minibroker.groups import OFFSETS_TOPIC
 from minibroker.log.build import build_batch
 from minibroker.log.records import Record
+from minibroker.protocol.messages.fetch import FetchRequest
 from minibroker.protocol.messages.metadata import MetadataRequest
 from minibroker.protocol.messages.offset_commit import OffsetCommitRequest
 from tests.groups.test_growth import steps_of
@@ -67,6 +68,32 @@ async def test_metrics_have_the_names_of_kafka_exporter() -> None:
         assert samples["kafka_topic_partition_under_replicated_partition"][partition] == "0"
         assert samples["kafka_topic_partitions"] == {'topic="orders"': "2"}
         assert samples["minibroker_requests_total"]['api="Metadata",version="9"'] == "1"
+
+
+async def test_conversions_recompressions_and_batches_in_place_are_counted() -> None:
+    async with running() as node, connected(node) as client:
+        for name, codec in (("plain", "producer"), ("packed", "gzip")):
+            node.create_topic(name, 1, {"compression.type": codec})
+        plain, packed = node.replicas["plain", 0].log, node.replicas["packed", 0].log
+        three = [Record(None, b"a", (), 5, at) for at in range(3)]
+        for log, magic in ((plain, 2), (plain, 2), (plain, 0), (packed, 2)):
+            log.append_as_leader(bytearray(build_batch(magic, three)), leader_epoch=0, now_ms=5)
+        node.replicas["plain", 0].high_watermark = plain.log_end_offset
+        Topic = FetchRequest.FetchTopic
+        row = Topic.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
+        asked = FetchRequest(replica_id=-1, max_wait_ms=0, min_bytes=0, topics=[Topic(topic="plain", partitions=[row])])
+        answer = await client.ask(asked, 3)
+        assert len(answer.responses[0].partitions[0].records) > 7 * 35  # cut at the size of what was read
+        lines = [line for line in metrics(node) if "batches_in_place_total{" in line or "conversions_total{" in line]
+        lines += [line for line in metrics(node) if "recompressions_total{" in line]
+        labels = '{partition="0",topic="%s"}'
+        assert lines == [
+            f"minibroker_batches_in_place_total{labels % 'plain'} 2",
+            f"minibroker_produce_message_conversions_total{labels % 'plain'} 3",
+            f"minibroker_produce_message_conversions_total{labels % 'packed'} 3",
+            f"minibroker_fetch_batch_conversions_total{labels % 'plain'} 3",
+            f"minibroker_produce_message_recompressions_total{labels % 'packed'} 3",
+        ]
 
 
 async def test_transactions_that_nobody_ends_are_named() -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from minibroker.broker import http_verbs as control
 from minibroker.broker.broker import Node
+from minibroker.broker.http_calls import Call
 from minibroker.server.http import BODY_BYTES_MAX
 from tests.server.running import connected, running, said, settle
 
@@ -149,7 +150,21 @@ async def test_a_page_of_another_origin_may_not(origin: str) -> None:
 
 async def test_a_page_of_our_own_may() -> None:
     async with running() as node:
-        assert (await ask(node, "POST", "/faults", {"delay_ms": 1}, Origin="http://localhost:9092"))[0] == 200
+        own = {"Origin": "http://localhost:9092", "Sec_Fetch_Site": "same-origin"}
+        token = {"X_Minibroker": node.feed.token}
+        assert (await ask(node, "POST", "/faults", {"delay_ms": 1}, **own, **token))[0] == 200
+        assert (await ask(node, "DELETE", "/faults/1", **own, **token))[0] == 200
+
+
+@pytest.mark.parametrize("word", ["", "0" * 32, "ü"])
+@pytest.mark.parametrize("sender", [{"Origin": "http://localhost:9092"}, {"Sec_Fetch_Site": "same-origin"}])
+async def test_a_page_that_has_not_got_our_word_may_not_steer(word: str, sender: dict[str, str]) -> None:
+    async with running() as node:
+        for method, path, body in (("POST", "/faults", {"delay_ms": 1}), ("DELETE", "/toxics", None)):
+            status, answer = await ask(node, method, path, body, X_Minibroker=word, **sender)
+            assert (status, "X-Minibroker" in answer["error"]) == (403, True)
+        assert not node.faults.rules
+        assert (await ask(node, "GET", "/faults", **sender))[0] == 200
 
 
 @pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", ""])
@@ -279,7 +294,7 @@ async def test_a_body_may_come_in_pieces_and_after_being_waited_for() -> None:
 
 
 async def test_a_verb_may_take_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def echo(node: Node, call: control.Call) -> Any:
+    async def echo(node: Node, call: Call) -> Any:
         await node.clock.sleep(0)
         return {"argument": call.argument, "body": dict(call.body)}
 

@@ -34,7 +34,6 @@ UNSEEN = {
     "controller.listener.names": "a listener of that name is not served: brokers of a process talk without sockets",
     "controller.quorum.bootstrap.servers": "there is one controller, and this is it",
     "controller.quorum.voters": "the same",
-    "inter.broker.listener.name": "brokers of a process talk without sockets",
     "metadata.log.dir": "it can only be the data directory",
     "process.roles": "a process is broker and controller",
     "security.inter.broker.protocol": "brokers of a process talk without sockets",

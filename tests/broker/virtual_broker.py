@@ -65,8 +65,8 @@ class VirtualBroker:
     def now_ms(self) -> int:
         return self.node.clock.now_ms()
 
-    def connect(self) -> FedTransport:
-        return self.run(FedTransport, self.node)
+    def connect(self, listener: int = 0) -> FedTransport:
+        return self.run(FedTransport, self.node, "127.0.0.1", listener)
 
     def feed(self, transport: FedTransport, data: bytes) -> None:
         """Let bytes arrive on a connection."""

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from minibroker.broker.broker import Node
+from minibroker.broker.http_calls import Refused
 from minibroker.broker.http_pages import metrics
-from minibroker.broker.http_verbs import Refused, call
+from minibroker.broker.http_verbs import call
 from minibroker.cleaner.pieces import Pieces
 from minibroker.client import Admin, Cluster, Consumer, Producer
 from minibroker.clock.steered import SteeredClock

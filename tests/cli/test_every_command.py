@@ -18,6 +18,8 @@ from tests.cli.running import MINIBROKER, broker_running
 DEADLINE_S = 60  # only bounds a hang
 DEAD = "127.0.0.1:1"  # where nobody may listen
 
+LOGIN = ["-X", "security.protocol=SASL_PLAINTEXT", "-X", "sasl.mechanism=PLAIN"]
+LOGIN += ["-X", "sasl.username=admin", "-X", "sasl.password=secret"]
 # Command -> how it is typed, with {broker} for an address and {path} for a path that it reads. A row for each command.
 TYPED = {
     "serve": ["serve", "--help"],
@@ -30,6 +32,12 @@ TYPED = {
     "transactions": ["transactions", "-b", "{broker}", "list"],
     "offsets": ["offsets", "-b", "{broker}", "-t", "orders"],
     "configs": ["configs", "-b", "{broker}", "--describe", "--topic", "orders", "--all"],
+    "users": ["users", "-b", "{broker}"],
+    "acls": ["acls", "-b", "{secured}", *LOGIN],
+    "who-may": ["who-may", "-b", "{broker}", "alice", "write", "orders"],
+    "tokens": ["tokens", "-b", "{secured}", *LOGIN],
+    "quotas": ["quotas", "-b", "{broker}"],
+    "instances": ["instances", "-b", "{broker}"],
     "metadata": ["metadata", "-b", "{broker}"],
     "retention": ["retention", "-b", "{broker}", "-t", "orders"],
     "compact": ["compact", "-b", "{broker}", "-t", "orders"],
@@ -40,12 +48,18 @@ TYPED = {
     "health": ["health", "-b", "{broker}"],
     "explain": ["explain", "{path}"],
     "dump": ["dump", "--print-data-log", "{path}"],
+    "formats": ["formats"],
+    "codecs": ["codecs", "{path}", "--sample-bytes", "1KB"],
     "verify": ["verify", "{path}"],
     "spark": ["spark"],
 }
 SILENT = {"produce", "groups", "faults"}  # have nothing to say when all is well
+SECURED = ["-o", "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer"]
+SECURED += ["-o", "super.users=User:admin", "-o", "delegation.token.secret.key=hush"]
 READS = {name for name, words in TYPED.items() if "{path}" in words}
-ASKS = {name for name, words in TYPED.items() if {"{broker}", "{cluster}"} & {*words}}
+ADDRESSES = ("broker", "cluster", "secured")
+ASKS = {name for name, words in TYPED.items() if {f"{{{each}}}" for each in ADDRESSES} & {*words}}
+NOBODY = dict.fromkeys(ADDRESSES, DEAD)
 
 pytestmark = pytest.mark.slow
 
@@ -58,6 +72,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]
     serving = [*MINIBROKER, "serve", "--port", "0", "--quiet", "--data-dir", str(data), "--topic", "orders"]
     with (
         broker_running("--brokers", "1", "--topic", "orders") as cluster,
+        broker_running("--user", "admin:secret", *SECURED) as secured,
         subprocess.Popen(serving, stdout=subprocess.PIPE, text=True) as broker,
     ):
         assert broker.stdout
@@ -65,13 +80,25 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]
         lines = b"".join(b"line %d\n" % number for number in range(3000))
         subprocess.run([*MINIBROKER, "produce", "-b", address, "-t", "orders"], input=lines, check=True)
         (directory / "values").write_bytes(b"one\n")
-        yield {"broker": address, "cluster": cluster, "data": str(data), "values": str(directory / "values")}
+        yield {
+            "broker": address,
+            "cluster": cluster,
+            "secured": secured,
+            "data": str(data),
+            "values": str(directory / "values"),
+        }
         broker.terminate()
 
 
 def typed(name: str, places: dict[str, str]) -> list[str]:
     log = min(Path(places["data"], "orders-0").glob("*.log"))  # others may begin new segments
-    paths = {"produce": places["values"], "explain": str(log), "dump": str(log), "verify": places["data"]}
+    paths = {
+        "produce": places["values"],
+        "explain": str(log),
+        "dump": str(log),
+        "codecs": str(log),
+        "verify": places["data"],
+    }
     return [word.format(path=paths.get(name, ""), **places) for word in TYPED[name]]
 
 
@@ -126,7 +153,7 @@ def test_a_path_that_leads_nowhere_is_named(name: str, places: dict[str, str]) -
 
 @pytest.mark.parametrize("name", sorted(ASKS))
 def test_who_does_not_answer_is_named(name: str, places: dict[str, str]) -> None:
-    words = typed(name, {**places, "broker": DEAD, "cluster": DEAD})
+    words = typed(name, {**places, **NOBODY})
     status, said = run(words, subprocess.DEVNULL)
     assert status == 1
     assert said.count("\n") == 1
@@ -137,7 +164,7 @@ def test_who_does_not_answer_is_named(name: str, places: dict[str, str]) -> None
 
 @pytest.mark.parametrize("name", sorted(ASKS - {"watch"}))  # which starts a cluster unless -b names one
 def test_who_does_not_answer_is_named_if_a_variable_says_who(name: str, places: dict[str, str]) -> None:
-    words = typed(name, {**places, "broker": DEAD, "cluster": DEAD})
+    words = typed(name, {**places, **NOBODY})
     index = words.index("-b")
     del words[index : index + 2]
     status, said = run(words, subprocess.DEVNULL, MINIBROKER_BOOTSTRAP=DEAD)

@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from minibroker.client.partitioner import Sticky, murmur2, partition_of_key
+from minibroker.client.partitioner import Sticky
+from minibroker.log.murmur2 import murmur2, partition_of_key
 from tests.goldens import GOLDEN
 
 HASHES = json.loads((GOLDEN / "hashes.json").read_text(encoding="utf-8"))

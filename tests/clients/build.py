@@ -25,6 +25,7 @@ from typing import NamedTuple
 from tests.clients.matrix import CLIENTS, Client
 
 HERE = Path(__file__).parent
+ROOT = HERE.parent.parent
 BUILT = HERE / ".build"
 BUILD_SECONDS_MAX = 300
 
@@ -63,6 +64,10 @@ JAVA_SOURCES = {
     "Transactions": lambda client: (
         "transactions",
         "transactions-0.11" if client.version.startswith("0.11") else "transactions-2.8",
+    ),
+    "Security": lambda client: (
+        "security",
+        "security-0.10" if client.version.startswith(("0.", "1.")) else "security-2.0",
     ),
     "Tool": lambda client: ("tool",),
 }
@@ -106,6 +111,17 @@ def transactions_of(client: Client) -> Command:
     if client.toolchain == "java":
         return java(client, "Transactions")
     return go(client, "transactions") if client.toolchain == "go" else node(client, "transactions.js")
+
+
+def security_of(client: Client) -> Command:
+    """Build the client's program of logins; the rest as for command_of."""
+    if client.toolchain == "python":
+        command = python(client, "security.py")
+        path = f"{command.environment['PYTHONPATH']}{os.pathsep}{ROOT}"  # behind the client: it has its settings of us
+        return command._replace(environment={"PYTHONPATH": path})
+    if client.toolchain == "java":
+        return java(client, "Security")
+    return go(client, "security") if client.toolchain == "go" else node(client, "security.js")
 
 
 def python(client: Client, program: str = "script.py") -> Command:
@@ -170,7 +186,7 @@ def go(client: Client, program: str = "script") -> Command:
         if making:
             fetch(["go", "mod", "download"], source)
             build(["go", "build", "-o", str(folder / "script"), "."], source)
-            build(["go", "build", "-o", f"{folder}/", "./member", "./transactions"], source)
+            build(["go", "build", "-o", f"{folder}/", "./member", "./transactions", "./security"], source)
     return Command([str(folder / program), client.name], {})
 
 
@@ -228,10 +244,18 @@ def unless_made(folder: Path, *made_of: str) -> Iterator[bool]:
         stamp.write_text(wanted)
 
 
-def run(command: Command, *arguments: str, seconds_max: float) -> subprocess.CompletedProcess[str]:
-    """Run a client's script; the caller judges its exit status."""
+def run(
+    command: Command, *arguments: str, seconds_max: float, given: str | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run a client's script, with something on its input perhaps; the caller judges its exit status."""
     environment = os.environ | command.environment
     whole = [*command.arguments, *arguments]
     return subprocess.run(
-        whole, cwd=command.folder, env=environment, capture_output=True, text=True, timeout=seconds_max
+        whole,
+        cwd=command.folder,
+        env=environment,
+        input=given,
+        capture_output=True,
+        text=True,
+        timeout=seconds_max,
     )

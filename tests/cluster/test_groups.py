@@ -106,9 +106,10 @@ async def test_a_snapshot_has_the_groups(cluster: Cluster) -> None:
                 "id": "readers",
                 "state": "Stable",
                 "coordinator": cluster.group("readers").coordinator,
+                "protocol": "Classic",
                 "epoch": 1,
                 "assignor": "range",
-                "members": {"anna": ["orders-0", "orders-1"]},
+                "members": {"anna": {"assigned": ["orders-0", "orders-1"], "owned": ["orders-0", "orders-1"]}},
                 "committed": {"orders-1": 2},
             }
         ]

@@ -76,6 +76,11 @@ def test_properties_are_read_as_java_reads_them() -> None:
             "zookeeper.connect is accepted and ignored: Kafka 4 does not",
         ),
         (
+            "listener.name.plaintext.max.connections.per.ip",
+            "3",
+            "listener.name.plaintext.max.connections.per.ip is accepted and ignored: no listener has a",
+        ),
+        (
             "transaction.two.phase.commit.enable",
             "true",
             "transaction.two.phase.commit.enable is accepted and ignored: only InitProducerId 6 asks for it",
@@ -105,7 +110,8 @@ def test_what_has_no_effect_is_named(name: str, value: str, words: str) -> None:
         ),
         (
             ({"authorizer.class.name": "Any"}, {}, None),
-            "argument authorizer.class.name: authorizer.class.name=Any: not supported; leave it unset",
+            "argument authorizer.class.name: authorizer.class.name=Any: no other class decides here; make it "
+            "org.apache.kafka.metadata.authorizer.StandardAuthorizer, or leave it unset",
         ),
         (
             ({"node.id": 1, "broker.id": 2}, {}, None),

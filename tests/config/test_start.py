@@ -5,29 +5,11 @@ from __future__ import annotations
 import pytest
 
 from minibroker.config import BrokerConfig, ConfigError
-from minibroker.config.listeners import PROTOCOLS, SERVED_PROTOCOLS, advertised_listeners, client_listeners
+from minibroker.config.listeners import advertised_listeners, client_listeners
 from minibroker.config.start import NOT_ABOVE
 
-NOT_SERVED = [protocol for protocol in PROTOCOLS if protocol not in SERVED_PROTOCOLS]
 MAP = "listener.security.protocol.map"
 TWO = {MAP: "A:PLAINTEXT,B:PLAINTEXT"}
-
-
-@pytest.mark.parametrize("protocol", NOT_SERVED)
-@pytest.mark.parametrize("name", ["{protocol}", "INTERNAL", "PLAINTEXT"])
-def test_a_listener_whose_protocol_is_not_served_stops_the_start(protocol: str, name: str) -> None:
-    name = name.format(protocol=protocol)
-    settings = {"listeners": f"{name}://127.0.0.1:0", "ssl.keystore.location": "/no/such"}
-    if name != protocol:
-        settings[MAP] = f"{name.lower()}:{protocol}"
-    with pytest.raises(ConfigError, match=f"argument listeners: .*{name} is to be {protocol}; TLS and logins are not"):
-        BrokerConfig.from_sources(settings)
-
-
-@pytest.mark.parametrize("protocol", NOT_SERVED)
-def test_one_plaintext_listener_does_not_hide_another_that_is_not(protocol: str) -> None:
-    with pytest.raises(ConfigError, match=protocol):
-        BrokerConfig.from_sources({"listeners": f"PLAINTEXT://127.0.0.1:0,{protocol}://127.0.0.1:0"})
 
 
 @pytest.mark.parametrize(
@@ -44,12 +26,19 @@ def test_one_plaintext_listener_does_not_hide_another_that_is_not(protocol: str)
         ({MAP: "PLAINTEXT:TLS"}, "is no NAME:PROTOCOL"),
         ({"advertised.listeners": "OTHER://broker:1"}, "there is no listener OTHER; there are PLAINTEXT"),
         ({"advertised.listeners": "PLAINTEXT://0.0.0.0:1"}, "clients need a name or an address"),
-        ({"security.inter.broker.protocol": "SSL"}, "SSL is not served"),
+        ({"ssl.client.auth": "required"}, "no such listener uses TLS"),
+        ({"listener.name.x.ssl.client.auth": "requested", "listeners": "SSL://:0"}, "no such listener uses TLS"),
         ({"inter.broker.listener.name": "OTHER"}, "no listener has this name; there are PLAINTEXT"),
         (
             {"inter.broker.listener.name": "PLAINTEXT", "security.inter.broker.protocol": "PLAINTEXT"},
             "only one of it and inter.broker.listener.name can be set",
         ),
+        ({"security.inter.broker.protocol": "SSL"}, "no listener is named SSL: add SSL://host:port to listeners"),
+        ({"listener.name.nope.max.connections": 3}, "no listener has the name NOPE: write one of PLAINTEXT"),
+        ({"listener.name.nope.max.connection.creation.rate": 3}, "no listener has the name NOPE"),
+        ({"delegation.token.expiry.time.ms": 5}, "there are no delegation tokens: set delegation.token.secret.key"),
+        ({"delegation.token.expiry.check.interval.ms": 5}, "there are no delegation tokens"),
+        ({"delegation.token.max.lifetime.ms": 5}, "there are no delegation tokens"),
         ({"process.roles": "controller"}, "one process is broker and controller"),
         ({"process.roles": "broker"}, "one process is broker and controller"),
         ({"controller.quorum.voters": "1@a:9093,2@b:9093"}, "its own and only controller"),
@@ -98,6 +87,12 @@ def test_what_must_not_be_above_another_is_refused(low: str, high: str) -> None:
         {"controller.quorum.voters": "1@localhost:9093", "process.roles": "controller,broker"},
         {"inter.broker.listener.name": "plaintext"},
         {"max.connections.per.ip": 0, "max.connections.per.ip.overrides": "127.0.0.1:2,[::1]:3,host:4"},
+        {"listeners": "SSL://127.0.0.1:0,A://127.0.0.1:0", MAP: "A:PLAINTEXT,SSL:SSL"}
+        | {"security.inter.broker.protocol": "SSL", "listener.name.a.max.connections": 3},
+        {"listeners": "A://127.0.0.1:0", **TWO, "security.inter.broker.protocol": "PLAINTEXT"},
+        {"listener.name.controller.max.connections": 3, "listener.name.nope.max.connections": 2147483647},
+        {"delegation.token.max.lifetime.ms": 604800000},
+        {"delegation.token.max.lifetime.ms": 5, "delegation.token.secret.key": "hush"},
         {"log.retention.ms": -1},
         {"log.retention.hours": 0, "log.retention.ms": 5},
         {"queued.max.request.bytes": -1},
@@ -142,6 +137,36 @@ def test_kafkas_own_sample_file_starts_and_the_controllers_listener_is_for_nobod
     assert advertised_listeners(config)["PLAINTEXT"].host == "localhost"
     (said,) = [warning for warning in config.warnings if "CONTROLLER" in warning]
     assert said.startswith("properties line 4: no listener CONTROLLER is opened")
+
+
+AUTHORIZER = {"authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer"}
+WITH_TLS = {"listeners": "SASL_SSL://:9092", "ssl.client.auth": "required"}
+WARNED: list[tuple[dict[str, str], str]] = [
+    ({**AUTHORIZER, "super.users": "User:admin"}, "everybody is User:ANONYMOUS, none of super.users, and nobody can"),
+    (AUTHORIZER, "everybody is User:ANONYMOUS, none of super.users, and nobody can make rules"),
+    ({**AUTHORIZER, "super.users": "User:a;User:ANONYMOUS"}, ""),
+    ({**AUTHORIZER, "allow.everyone.if.no.acl.found": "true"}, ""),
+    ({**AUTHORIZER, "super.users": "User:admin", "listeners": "SASL_PLAINTEXT://:9092"}, ""),
+    ({**AUTHORIZER, "super.users": "User:CN=a", "listeners": "SSL://:9092", "ssl.client.auth": "required"}, ""),
+    ({**AUTHORIZER, "super.users": "User:CN=a", "listeners": "SSL://:9092"}, "nobody can make rules"),
+    (
+        WITH_TLS,
+        "ssl.client.auth is for listeners without a login, as in Kafka: "
+        "listener.name.sasl_ssl.ssl.client.auth=required asks for certificates at SASL_SSL",
+    ),
+    ({**WITH_TLS, "listener.name.sasl_ssl.ssl.client.auth": "none"}, ""),
+    ({**WITH_TLS, "ssl.client.auth": "none"}, ""),
+]
+
+
+@pytest.mark.parametrize(("settings", "words"), WARNED)
+def test_what_keeps_nobody_out_or_lets_nobody_in_is_said(settings: dict[str, str], words: str) -> None:
+    warnings = BrokerConfig.from_sources(settings).warnings
+    if not words:
+        assert not warnings
+        return
+    (said,) = warnings
+    assert words in said
 
 
 def test_an_unknown_security_protocol_of_a_listener_that_is_not_there_does_no_harm() -> None:

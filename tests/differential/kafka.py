@@ -51,8 +51,17 @@ def missing_tools() -> str:
 class Kafka:
     """A broker of a release in a directory; a context manager that stops it."""
 
-    def __init__(self, version: str, directory: Path, settings: dict[str, str] | None = None):
+    def __init__(
+        self,
+        version: str,
+        directory: Path,
+        settings: dict[str, str] | None = None,
+        *,
+        features: tuple[str, ...] = (),
+    ):
+        """features: other levels than those that the release begins with, as NAME=LEVEL."""
         self.version = version
+        self.features = features
         self.directory = directory
         self.data = directory / "data"
         self._process: subprocess.Popen[bytes] | None = None
@@ -79,6 +88,7 @@ class Kafka:
         java = [*JAVA, f"-Dlog4j2.configurationFile={logging}", "-cp", f"{jars}/*"]
         if not (self.data / "meta.properties").exists():
             format_it = ["kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(properties)]
+            format_it += [word for each in self.features for word in ("--feature", each)]
             subprocess.run([*java, *format_it], check=True, capture_output=True, timeout=START_SECONDS_MAX)
         self._log = (self.directory / "log.txt").open("wb")
         self._process = subprocess.Popen(

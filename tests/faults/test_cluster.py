@@ -86,6 +86,7 @@ async def test_rules_of_a_cluster_in_a_loop_are_events() -> None:
                 assert await rule.astrikes() == 1
             states = [state for event in heard for state in ("is set", "strikes", "is removed") if state in event.line]
             assert states == ["is set", "strikes", "is removed"]
+            assert not [event for event in heard if "because ." in event.sentence]
             assert all(f"b{leader} api=Produce" in event.line for event in heard)
         assert [record.value for record in cluster.records("orders")] == [b"a"]
         assert cluster.faults(leader).rules() == await cluster.faults(leader).atoxics() == []

@@ -40,6 +40,7 @@ from tests.interop.spark import VERSION as OLDEST_SPARK
 
 ROOT = Path(__file__).parents[2]
 HERE = Path(__file__).parent
+CLIENT = "confluent-kafka"  # of examples that show somebody else's
 KEPT = ROOT / "build/installed"
 OLDEST_PYTHON, NEWEST_PYTHONS = "3.11", ("3.14", "3.13", "3.12", "3.11")
 PATH = "/usr/local/bin:/usr/bin:/bin"
@@ -117,10 +118,10 @@ def made(name: str, python: str, *what: str | Path) -> Path:
     return folder / "bin"
 
 
-def lowest(extra: str) -> list[str]:
-    """Return what the project and an extra need, in the lowest versions that are allowed."""
+def lowest(*extras: str) -> list[str]:
+    """Return what the project and extras need, in the lowest versions that are allowed."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    needed = [*project["dependencies"], *project["optional-dependencies"][extra]]
+    needed = [*project["dependencies"], *(each for extra in extras for each in project["optional-dependencies"][extra])]
     return ["==".join(match.groups()) for each in needed if (match := LOWEST.match(each))]
 
 
@@ -157,8 +158,8 @@ def check_examples(programs: Path, work: Path) -> None:
     print(f"  {said.splitlines()[-1]}", flush=True)
 
 
-def check_spark(programs: Path, work: Path, *modes: str, **more: str) -> None:
-    """Run Spark's examples: what speaks to a broker with ours and with Kafka's, jobs on directories once."""
+def check_spark(programs: Path, work: Path, *modes: str, with_kafka: bool = False, **more: str) -> None:
+    """Run Spark's examples with our broker; with_kafka: what speaks to a broker with Kafka's, too."""
 
     def check(mode: str, *address: str) -> None:
         folder = work / f"{mode}{len(address)}"
@@ -170,19 +171,20 @@ def check_spark(programs: Path, work: Path, *modes: str, **more: str) -> None:
 
     for mode in modes or ("plain", "brokers", "pipelines", "jobs"):
         check(mode)
-    for mode in modes or ("plain", "brokers", "pipelines"):
+    for mode in (modes or ("plain", "brokers", "pipelines")) if with_kafka else ():
         with Kafka(KAFKA_VERSION, work / f"kafka-{mode}") as kafka:
             check(mode, kafka.address)
 
 
 def check_newest(wheel: Path, work: Path) -> None:
-    programs = made("newest", find_python(*NEWEST_PYTHONS), f"{wheel}[spark]", "pytest")
+    programs = made("newest", find_python(*NEWEST_PYTHONS), f"{wheel}[spark,tls]", "pytest", CLIENT)
     check_examples(programs, work)
-    check_spark(programs, work)
+    check_spark(programs, work, with_kafka=True)
 
 
 def check_oldest(wheel: Path, work: Path) -> None:
-    bounds = [each for each in lowest("spark") if not each.startswith("pyspark==")]
+    bounds = [each for each in lowest("spark", "tls") if not each.startswith("pyspark==")]
+    bounds += [each for each in lowest("test") if each.startswith(CLIENT)]
     if f"pyspark=={OLDEST_SPARK}" not in {f"{each}.0" for each in lowest("spark")}:
         raise Failed(f"pyspark {OLDEST_SPARK} is what tests use, and pyproject.toml allows older ones")
     programs = made("oldest", find_python(OLDEST_PYTHON), wheel, "pytest==8.0", *bounds)
@@ -220,7 +222,7 @@ def check_compiled(_pure: Path, work: Path) -> None:
 def check_cluster(wheel: Path, work: Path) -> None:
     programs = KEPT / "newest/bin"
     if not programs.exists():
-        programs = made("newest", find_python(*NEWEST_PYTHONS), f"{wheel}[spark]", "pytest")
+        programs = made("newest", find_python(*NEWEST_PYTHONS), f"{wheel}[spark,tls]", "pytest", CLIENT)
     pip = (programs / "python", "-m", "pip", "install", "--quiet")
     run(*pip, "--no-deps", "--force-reinstall", wheel, cwd=work)  # what is there may be of another day
     run(*pip, "pyspark[connect]", cwd=work)

@@ -32,6 +32,8 @@ WRITTEN_OTHERWISE = {
     *("group.consumer.assignors", "listener.security.protocol.map", "log.message.format.version", "log.dir"),
     *("controller.quorum.voters", "controller.quorum.bootstrap.servers", "security.inter.broker.protocol"),
     *("max.connections.per.ip.overrides", "advertised.listeners", "log.cleaner.dedupe.buffer.size", "broker.id"),
+    *("ssl.cipher.suites", "sasl.oauthbearer.expected.audience"),  # null was no list, and is an empty one now
+    *("ssl.enabled.protocols", "ssl.protocol"),  # nobody is served TLS 1.1, whatever the release
 }
 
 

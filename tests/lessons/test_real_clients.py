@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
+import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from random import Random
 from threading import Condition, Thread
 from typing import Any
@@ -230,3 +234,64 @@ async def test_who_comes_after_a_zombie_asks_again_by_itself(taken_over: Callabl
         await asyncio.to_thread(taken_over, player.stage.on.bootstrap_servers)
         for step in fenced[:3]:  # anna is refused by both partitions, and by the coordinator
             assert not (await player.play(step)).failures
+
+
+# What a consumer reads that stood still during an unclean election, at offset 3: the table of the lesson.
+AFTER_UNCLEAN = {
+    ("kafka-python", ""): ["1 x", "2 y", "3 z", "4 w"],
+    ("librdkafka", ""): ["1 x", "2 y", "3 z", "4 w"],
+    ("aiokafka", ""): ["3 z", "4 w"],
+    ("kafka-python", "2.0.2"): ["3 z", "4 w"],
+    ("kafka-python", "1.4.7"): ["3 z", "4 w"],
+}
+FOLLOWING = Path(__file__).with_name("following.py")
+
+
+@pytest.mark.parametrize(("library", "version"), AFTER_UNCLEAN)
+async def test_consumers_of_several_ages_do_after_an_unclean_election_what_the_lesson_says(
+    library: str, version: str
+) -> None:
+    env = dict(os.environ)
+    if version:
+        env["PYTHONPATH"] = _path_of(library, version)
+    async with playing("unclean-election") as player:
+        first, *steps = player.scenario.steps
+        assert not (await player.play(first)).failures
+        address = player.stage.on.bootstrap_servers
+        command = (sys.executable, str(FOLLOWING), library, address, "orders")
+        process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE, env=env)
+        assert process.stdout is not None
+        try:
+            lines = [(await asyncio.wait_for(process.stdout.readline(), HANG_S)).decode().strip()]
+            for step in steps:
+                outcome = await player.play(step)
+                assert not outcome.failures
+                if any(each.text == "position 3" for each in step.expectations):
+                    player.stage.clock.thaw()
+                    while len(lines) < 3:
+                        lines.append((await asyncio.wait_for(process.stdout.readline(), HANG_S)).decode().strip())
+                    player.stage.clock.freeze()
+                    process.send_signal(signal.SIGSTOP)
+                if any(each.text == "4 w" for each in step.expectations):
+                    break
+            assert lines == ["0 a", "1 b", "2 c"]
+            process.send_signal(signal.SIGCONT)
+            player.stage.clock.thaw()
+            read: list[str] = []
+            while not read or read[-1] != "4 w":
+                read.append((await asyncio.wait_for(process.stdout.readline(), HANG_S)).decode().strip())
+            assert read == AFTER_UNCLEAN[library, version]
+        finally:
+            process.kill()
+            await process.wait()
+
+
+def _path_of(library: str, version: str) -> str:
+    """Return where a version of a library is, fetched if need be."""
+    from tests.clients.build import Missing, command_of
+    from tests.clients.matrix import Client
+
+    try:
+        return command_of(Client(library, version, "python", ())).environment["PYTHONPATH"]
+    except Missing as missing:
+        pytest.skip(str(missing))

@@ -224,11 +224,12 @@ async def settle(node: Node, count: int = 0) -> None:
 class FedTransport:
     """A transport whose segments are cut by the test; what the server reads, and when, is the same every time."""
 
-    def __init__(self, node: Node):
+    def __init__(self, node: Node, host: str = "127.0.0.1", listener: int = 0):
+        self._host = host  # where the client seems to be
         self.sent = bytearray()
         self.is_paused = self.is_gone = False
         self._backlog = bytearray()
-        self.connection = Connection(node.servers[0])
+        self.connection = Connection(node.servers[listener])
         self.connection.connection_made(self)  # type: ignore[arg-type]
 
     def feed(self, segment: Chunk) -> None:
@@ -279,7 +280,7 @@ class FedTransport:
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None: ...
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        return {"peername": ("127.0.0.1", 1), "sockname": ("127.0.0.1", 2)}.get(name, default)
+        return {"peername": (self._host, 1), "sockname": ("127.0.0.1", 2)}.get(name, default)
 
     def close(self) -> None:
         if not self.is_gone:

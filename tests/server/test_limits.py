@@ -200,6 +200,27 @@ async def test_a_fetch_that_waits_is_not_silent() -> None:
         await client.ask(ASK, 9)
 
 
+@pytest.mark.parametrize("idle_ms", ["-1", "5000"])
+async def test_who_waits_with_more_behind_and_may_have_gone_is_given_up_in_the_end(idle_ms: str) -> None:
+    clock = TestClock()
+    async with running({"connections.max.idle.ms": idle_ms}, clock=clock) as node:
+        node.create_topic("t")
+        waiting, alone = FedTransport(node), FedTransport(node)
+        for fed in (waiting, alone):
+            fed.feed(frame(fetch("t", wait_ms=3_600_000), 12))
+        waiting.feed(frame(ASK, 9))
+        assert [fed.is_paused for fed in (waiting, alone)] == [True, False]
+        pass_seconds(clock, 600)
+        assert not waiting.is_gone
+        pass_seconds(clock, 2)
+        await turns()
+        assert waiting.is_gone
+        assert not alone.is_gone  # its end would be seen
+        assert any("nobody could tell whether the client is still there" in line for line in said(node))
+        alone.close()
+        await turns()
+
+
 async def test_a_frame_whose_rest_does_not_come_is_given_up() -> None:
     clock = TestClock()
     async with running(clock=clock) as node, connected(node) as client:

@@ -18,11 +18,14 @@ from minibroker.protocol.messages.add_partitions_to_txn import AddPartitionsToTx
 from minibroker.protocol.messages.alter_configs import AlterConfigsRequest
 from minibroker.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
 from minibroker.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from minibroker.protocol.messages.create_acls import CreateAclsRequest
 from minibroker.protocol.messages.create_partitions import CreatePartitionsRequest
 from minibroker.protocol.messages.create_topics import CreateTopicsRequest
+from minibroker.protocol.messages.delete_acls import DeleteAclsRequest
 from minibroker.protocol.messages.delete_groups import DeleteGroupsRequest
 from minibroker.protocol.messages.delete_records import DeleteRecordsRequest
 from minibroker.protocol.messages.delete_topics import DeleteTopicsRequest
+from minibroker.protocol.messages.describe_acls import DescribeAclsRequest
 from minibroker.protocol.messages.describe_configs import DescribeConfigsRequest
 from minibroker.protocol.messages.describe_groups import DescribeGroupsRequest
 from minibroker.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
@@ -52,6 +55,15 @@ from tests.server.running import Said, batch, connected, running
 COUNT = 400
 NAMES = [f"t{number}" for number in range(COUNT)]
 GROUPS = [f"g{number}" for number in range(COUNT)]
+
+EVERY_RULE: dict[str, Any] = {
+    "resource_type_filter": 1,
+    "pattern_type_filter": 1,
+    "principal_filter": "User:alice",
+    "host_filter": "*",
+    "operation": 1,
+    "permission_type": 1,
+}
 
 
 def each(cls: Any, **fields: Any) -> list[Any]:
@@ -297,6 +309,27 @@ def requests(replicas: Sequence[int] = (1,)) -> list[tuple[Request, int]]:
             1,
         ),
         (DescribeTransactionsRequest(transactional_ids=NAMES), 0),
+        (
+            CreateAclsRequest(
+                creations=each(
+                    CreateAclsRequest.AclCreation,
+                    resource_name=none,
+                    resource_type=2,
+                    principal="User:alice",
+                    host="*",
+                    operation=3,
+                    permission_type=3,
+                )
+            ),
+            3,
+        ),
+        (DescribeAclsRequest(**EVERY_RULE, resource_name_filter=None), 3),
+        (
+            DeleteAclsRequest(
+                filters=each(DeleteAclsRequest.DeleteAclsFilter, **EVERY_RULE, resource_name_filter=none)
+            ),
+            3,
+        ),
         (ListTransactionsRequest(state_filters=[], producer_id_filters=[]), 1),
         (
             DeleteTopicsRequest(
@@ -321,6 +354,10 @@ def errors(answer: Any) -> Counter[int]:
     return found
 
 
+AUTHORIZER = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": "User:ANONYMOUS",
+}
 # Short themselves: what they change may be large (tests/broker/handlers/test_transactions.py).
 SHORT = {AddOffsetsToTxnRequest.api, EndTxnRequest.api}
 
@@ -336,8 +373,9 @@ def test_there_is_one_of_every_api_that_is_answered_in_shares() -> None:
     assert {request.api for request, _ in requests()} == in_shares - SHORT
 
 
+@pytest.mark.parametrize("has_authorizer", [False, True], ids=["", "authorizer"])
 @pytest.mark.parametrize("has_rules", [False, True], ids=["", "rules for faults"])
-async def test_each_has_its_answer(has_rules: bool) -> None:
+async def test_each_has_its_answer(has_rules: bool, has_authorizer: bool) -> None:
     expected = {
         "ElectLeaders": {0, 84},
         "DeleteGroups": {0, 69},
@@ -346,7 +384,10 @@ async def test_each_has_its_answer(has_rules: bool) -> None:
         "TxnOffsetCommit": {49},
         "DescribeTransactions": {105},
     }
-    async with running({"offsets.topic.num.partitions": "1"}) as node, connected(node) as client:
+    if not has_authorizer:
+        expected |= {name: {54} for name in ("CreateAcls", "DescribeAcls", "DeleteAcls")}
+    settings = {"offsets.topic.num.partitions": "1", **(AUTHORIZER if has_authorizer else {})}
+    async with running(settings) as node, connected(node) as client:
         if has_rules:
             node.faults.add(delay_ms=1)
         for request, version in requests():
@@ -372,8 +413,14 @@ DONE_BEFORE = {
     "AddPartitionsToTxn": Error.INVALID_PRODUCER_ID_MAPPING,
     "TxnOffsetCommit": Error.INVALID_PRODUCER_ID_MAPPING,
     "DescribeTransactions": Error.TRANSACTIONAL_ID_NOT_FOUND,
+    **dict.fromkeys(("CreateAcls", "DescribeAcls", "DeleteAcls"), Error.SECURITY_DISABLED),
 }
-UNKNOWN = {Error.GROUP_ID_NOT_FOUND, Error.INVALID_PRODUCER_ID_MAPPING, Error.TRANSACTIONAL_ID_NOT_FOUND}
+UNKNOWN = {
+    Error.SECURITY_DISABLED,
+    Error.GROUP_ID_NOT_FOUND,
+    Error.INVALID_PRODUCER_ID_MAPPING,
+    Error.TRANSACTIONAL_ID_NOT_FOUND,
+}
 
 
 @pytest.mark.slow

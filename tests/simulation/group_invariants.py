@@ -173,7 +173,11 @@ class GroupInvariants:
                     raise Violation("G2", f"{group_id}: {member.id} is in generation {group.generation}, unasked")
         why: str = event.why  # type: ignore[attr-defined]
         if "silent" in why:
-            self._check_not_early(led, why.split()[0])
+            name = why.split()[0]
+            known = [
+                each for each in self.members if each.group == group_id and (each.instance_id or each.name) == name
+            ]
+            self._check_not_early(led, max(known, key=lambda each: each.accepted, default=None))
 
     def _forget(self, group_id: str) -> None:
         """A group without members and offsets has been deleted; another one of its name begins from the first epoch."""
@@ -205,12 +209,11 @@ class GroupInvariants:
         present = self._present.get(key, {})
         for member_id in present.keys() - state.members.keys():
             if present[member_id] != UNREVOKED:
-                self._check_not_early(led, member_id)
+                self._check_not_early(led, next((each for each in self.members if each.member_id == member_id), None))
         self._present[key] = {member_id: member.state for member_id, member in state.members.items()}
 
-    def _check_not_early(self, led: OffsetsPartition, member_id: str) -> None:
+    def _check_not_early(self, led: OffsetsPartition, member: Member | None) -> None:
         """Somebody was dropped without a word: it must have been silent for as long as its session."""
-        member = next((each for each in self.members if each.member_id == member_id), None)
         if member is None or member.is_leaving or member.is_replaced or member.accepted_at != led.parts.node_id:
             return
         self.expired += 1

@@ -9,7 +9,7 @@ from time import monotonic
 import pytest
 
 from minibroker import Broker
-from minibroker.client.partitioner import partition_of_key
+from minibroker.log.murmur2 import partition_of_key
 from tests.interop.spark import SparkFailed
 from tests.spark.loading import Load, batch_of, rows_of
 from tests.spark.logs import tree

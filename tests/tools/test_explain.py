@@ -11,10 +11,13 @@ import pytest
 
 from minibroker.cli import main
 from minibroker.errors import CorruptCrc, InvalidMagic, Truncated, UnknownMessage, UnsupportedVersion
+from minibroker.log.build import build_batch
+from minibroker.log.records import Record
 from minibroker.protocol import message
 from minibroker.protocol.framing import encode_request, encode_response
 from minibroker.protocol.headers import Request
-from minibroker.tools.explain import Explanation, explain, file_kind, guess
+from minibroker.tools.explain import Explanation, Part, explain, file_kind, guess
+from minibroker.tools.field_words import attribute_words
 from tests import goldens
 
 V2 = next(bytes.fromhex(case["hex"]) for case in goldens.records("records") if case["id"] == "known-v2-key-value")
@@ -47,7 +50,7 @@ def test_request_is_explained_with_header_records_and_comments() -> None:
     assert by_path["RequestHeader.correlation_id"].value == 7
     assert by_path["ProduceRequest.topic_data[0].name"].data == b"\x02t"
     record = by_path["ProduceRequest.topic_data[0].partition_data[0].records.batch[0].records[0].value"]
-    assert (record.value, record.data) == (b"value", b"\x0avalue")
+    assert (record.value, record.data) == (b"value", b"value")
     assert all(by_path[path].comment for path in ("ProduceRequest.acks", "RequestHeader.client_id"))
     # The frame without its length is recognised as well.
     assert [part.path for part in explain(frame[4:]).parts] == [part.path for part in found.parts[1:]]
@@ -75,11 +78,11 @@ def test_every_golden_batch_is_explained_to_its_last_byte(case: dict[str, object
 
 
 def test_checksum_is_judged() -> None:
-    assert next(part for part in explain(V2).parts if part.path.endswith("crc")).comment.startswith("right; ")
+    assert next(part for part in explain(V2).parts if part.path.endswith("crc")).meaning == "right"
     broken = bytearray(V0)
     broken[-1] ^= 1
     found = explain(bytes(broken))
-    assert next(part for part in found.parts if part.path.endswith("crc")).comment.startswith("WRONG: the bytes give")
+    assert next(part for part in found.parts if part.path.endswith("crc")).meaning.startswith("WRONG: the bytes give")
     assert not isinstance(found.error, CorruptCrc)
 
 
@@ -178,14 +181,77 @@ def test_guess_prefers_what_fits() -> None:
     assert guess(bytes.fromhex("0012 0000 00000001 0000")) == "request"
 
 
-def test_command_prints_one_line_a_field(capsys: pytest.CaptureFixture[str]) -> None:
+def described(data: bytes) -> dict[str, Part]:
+    """Return the parts of an explanation by their path."""
+    found = explain(data, "batch")
+    assert found.error is None
+    assert covered(found)
+    return {part.path.removeprefix("batch[0]."): part for part in found.parts}
+
+
+def test_lengths_of_keys_and_values_are_fields_of_their_own() -> None:
+    old = described(V0)
+    assert [(old[name].value, old[name].data.hex()) for name in ("key.size", "value.size")] == [
+        (3, "00000003"),
+        (5, "00000005"),
+    ]
+    new = described(build_batch(2, [Record(b"order-1", None)]))
+    assert new["records[0].key.size"].meaning == "0e = 14, zigzag 7"
+    assert (new["records[0].value.size"].value, new["records[0].value"].value) == (-1, None)
+    assert new["records[0].value.size"].meaning == "01 = 1, zigzag -1"
+
+
+def test_a_varint_of_several_bytes_shows_its_steps() -> None:
+    parts = described(build_batch(2, [Record(None, b"a", (), 5000), Record(None, b"x" * 300, (), 6000)]))
+    assert parts["records[1].timestamp_delta"].meaning == "d0 0f = 80 + 15 x 128 = 2000, zigzag 1000"
+    assert parts["records[1].value.size"].value == 300
+
+
+@pytest.mark.parametrize(
+    ("magic", "attributes", "words"),
+    [
+        (0, 0, "no codec"),
+        (0, 1, "gzip"),
+        (1, 9, "gzip, LogAppendTime"),
+        (2, 0, "no codec, CreateTime"),
+        (2, 0x34, "zstd, CreateTime, transactional, control"),
+        (2, 0x46, "codec 6, CreateTime, delete horizon"),
+    ],
+)
+def test_attribute_bits_have_names(magic: int, attributes: int, words: str) -> None:
+    assert attribute_words(magic, attributes) == words
+
+
+def written_by_broker(data: bytes) -> set[str]:
+    return {path for path, part in described(data).items() if part.set_by == "broker"}
+
+
+def test_what_the_broker_writes_is_said_and_what_the_checksum_covers() -> None:
+    records = [Record(None, b"a", (), 5, number) for number in range(2)]
+    assert written_by_broker(build_batch(2, records)) == {"base_offset", "partition_leader_epoch"}
+    stamped = build_batch(2, records, timestamp_type=1, max_timestamp=9)
+    assert {"max_timestamp", "attributes", "crc"} <= written_by_broker(stamped)
+    assert written_by_broker(build_batch(1, records, codec=1)) == {"offset"}
+    within = {"value.batch[0].offset", "value.batch[1].offset"}
+    assert written_by_broker(build_batch(0, records, codec=1)) == {"offset", "size", "crc", "value"} | within
+    assert described(V2)["crc"].covers == (21, len(V2))
+    assert described(V0)["crc"].covers == (16, len(V0))
+
+
+def test_command_prints_a_line_a_field_and_below_it_what_it_is_for(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["explain", V2.hex(" ")]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == len(explain(V2).parts)
-    assert "batch[0].records[0].key" in lines[-3]
-    assert "'key'" in lines[-3]
+    fields = [line for line in lines if line[:6].strip().isdigit()]
+    assert len(fields) == len(explain(V2).parts)
+    assert fields[-4].split()[1:] == ["6b", "65", "79", "key", "'key'"]
+    assert max(map(len, lines)) <= 80
     assert main(["explain", "--color", "always", V2.hex()]) == 0
     assert "\x1b[" in capsys.readouterr().out
+
+
+def test_a_comment_is_printed_once(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", build_batch(2, [Record(None, b"a"), Record(None, b"b")]).hex()]) == 0
+    assert capsys.readouterr().out.count("Varint: offset minus base offset") == 1
 
 
 def test_command_reads_files_by_their_names_and_writes_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -202,7 +268,11 @@ def test_command_reads_files_by_their_names_and_writes_json(tmp_path: Path, caps
         "to": 8,
         "hex": "00" * 8,
         "comment": "",
+        "set_by": "broker",
     }
+    by_path = {field["path"]: field for field in document["fields"]}
+    assert by_path["batch[0].crc"]["covers"] == [21, len(V2)]
+    assert by_path["batch[0].records[0].key.size"]["meaning"] == "06 = 6, zigzag 3"
 
 
 def test_command_says_what_is_wrong(capsys: pytest.CaptureFixture[str]) -> None:
@@ -219,4 +289,4 @@ def test_command_stops_quietly_when_its_reader_has_seen_enough() -> None:
     command = f"{sys.executable} -m minibroker explain --as batch {(V2 * 500).hex()} | head -1"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True)
     assert done.stderr == ""
-    assert "base_offset" in done.stdout
+    assert "batch[0]" in done.stdout

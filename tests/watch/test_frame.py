@@ -60,6 +60,8 @@ def state(*partitions: PartitionState, states: str = "running running running") 
             for number, each in enumerate(states.split(), 1)
         ],
         "cuts": [],
+        "links": [],
+        "disks": [],
         "held": [],
         "partitions": list(partitions),
         "groups": [],
@@ -118,17 +120,22 @@ def test_groups_are_below_the_replicas_and_topics_of_the_brokers_themselves_are_
     shown["groups"] = [
         {
             "id": "readers",
-            "state": "Stable",
+            "state": "PreparingRebalance",
             "coordinator": 2,
+            "protocol": "Classic",
             "epoch": 4,
             "assignor": "range",
-            "members": {"anna": ["orders-0", "orders-1"], "ben": []},
+            "members": {
+                "anna": {"assigned": [], "owned": ["orders-0", "orders-1"]},
+                "ben": {"assigned": [], "owned": []},
+            },
             "committed": {"orders-0": 7},
         },
         {
             "id": "writers",
             "state": "Empty",
             "coordinator": 1,
+            "protocol": "Consumer",
             "epoch": 0,
             "assignor": "",
             "members": {},
@@ -136,8 +143,12 @@ def test_groups_are_below_the_replicas_and_topics_of_the_brokers_themselves_are_
         },
     ]
     assert frame(shown, 100)[3:] == [
-        "readers  Stable in 4 on b2: anna has orders-0, orders-1; ben has nothing  committed orders-0@7",
-        "writers  Empty in 0 on b1: nobody",
+        "readers  PreparingRebalance in generation 4 on b2",
+        "        assigned by the coordinator  believes to own, and reads",
+        "  anna  nothing                      orders-0, orders-1",
+        "  ben   nothing                      nothing",
+        "  committed orders-0@7",
+        "writers  Empty in epoch 0 on b1, nobody is in",
         "",
     ]
 
@@ -171,7 +182,7 @@ def test_markers_and_the_last_stable_offset_are_seen() -> None:
 def test_a_long_log_is_a_bar_to_scale() -> None:
     lines = frame(state(partition(replica(0, 500, 1000), replica(500, 500, 750))), 74)
     lanes = [line[14:42] for line in lines[4:6]]
-    assert lanes == ["#" * 13 + "=" * 15, "." * 13 + "=" * 8 + " " * 7]
+    assert lanes == ["#" * 13 + "-" + "=" * 14, "." * 13 + "=" * 8 + " " * 7]
 
 
 def test_the_last_things_that_happened_are_at_the_bottom_as_far_as_there_is_room() -> None:
@@ -204,3 +215,55 @@ def test_colours_are_epochs_and_change_no_letter() -> None:
 def test_a_state_is_what_json_takes() -> None:
     shown = state(LOGS)
     assert frame(json.loads(json.dumps(shown)), 74) == frame(shown, 74)
+
+
+def test_links_that_delay_or_hold_back_and_disks_in_trouble_are_seen() -> None:
+    shown = state(partition(replica(0, 0, 0)))
+    usual = {"delay_ms": 0.0, "jitter_ms": 0.0, "bytes_per_s": 0.0, "lost_share": 0.0}
+    for source, target, more in (
+        ("1", "2", {"delay_ms": 50.0}),
+        ("2", "1", {"delay_ms": 50.0}),
+        ("3", "1", {"bytes_per_s": 2000.0, "lost_share": 0.25}),
+    ):
+        shown["links"].append({"source": source, "target": target, **usual, **more})  # type: ignore[typeddict-item]
+    shown["disks"] = [("2", "slow", 20.0), ("3", "full", 0.0)]
+    assert frame(shown, 80)[2:6] == [
+        "1-2 delayed by 50 ms",
+        "3->1 2000 bytes/s, loses 25%",
+        "disk of 2 takes 20 ms for each write",
+        "disk of 3 is full",
+    ]
+
+
+def test_a_number_is_whole_or_not_there() -> None:
+    """e1@219 once ended as e1@21."""
+    shown = state(partition(replica(0, 1032, 1034, epochs=[(0, 0), (1, 219)])))
+    for width in range(57, 90):
+        line = frame(shown, width)[4]
+        assert re.fullmatch(r"(  e0@0)?(  e1@219)?", line.partition("leo 1034")[2]), (width, line)
+
+
+def test_a_cell_that_is_committed_in_part_is_not_shown_as_one_that_is_not() -> None:
+    (line,) = [
+        each for each in frame(state(partition(replica(0, 1032, 1034))), 80) if "b1" in each and "leader" in each
+    ]
+    assert line.split()[2].strip("#") == "-"
+
+
+def test_one_topic_is_shown_and_partitions_are_scrolled_past() -> None:
+    partitions = []
+    for number in range(15):
+        partitions.append(partition(replica(0, 0, 0)))
+        partitions[-1]["partition"] = number
+    partitions.append({**partition(replica(0, 0, 0)), "topic": "__consumer_offsets"})
+    text = "\n".join(frame(state(*partitions), 80, 40, first=12))
+    assert "orders-12 " in text
+    assert "orders-11 " not in text
+    text = "\n".join(frame(state(*partitions), 80, 40, topic="__consumer_offsets"))
+    assert "__consumer_offsets-0 " in text
+    assert "orders-" not in text
+
+
+def test_eligible_replicas_are_named() -> None:
+    shown = state({**partition(replica(0, 0, 0), isr=()), "elr": [1, 2], "leader": -1})
+    assert "orders-0  nobody leads in epoch 2, in sync: nobody, eligible: 1,2" in frame(shown, 80)

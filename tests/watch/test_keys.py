@@ -22,6 +22,7 @@ from minibroker.lessons.commands import parse_command
 from minibroker.lessons.running import Player, in_virtual_time
 from minibroker.lessons.show import Show
 from minibroker.lessons.stage import Stage
+from minibroker.watch.frame import KEYS, key_lines
 
 pytestmark = pytest.mark.outside
 
@@ -155,20 +156,46 @@ def test_a_lesson_at_a_terminal_obeys_no_color(has_colours: bool, monkeypatch: p
     if not has_colours:
         monkeypatch.setenv("NO_COLOR", "1")
     with terminal("lesson", "zombies") as screen:
-        screen.wait_for(r"\[Enter\] ")
+        screen.wait_for(r": Enter\] ")
         screen.type("\n")
-        assert ("\x1b[" in screen.wait_for(r".*orders-0.*\[Enter\] ")) == has_colours
+        assert ("\x1b[" in screen.wait_for(r".*orders-0.*: Enter\] ")) == has_colours
 
 
 @pytest.mark.slow
 def test_a_lesson_at_a_terminal_can_be_joined() -> None:
     with terminal("lesson", "committed-offset") as screen:
-        screen.wait_for(r"start 3 brokers.*\[Enter\] ")
+        screen.wait_for(r"start 3 brokers.*: Enter\] ")
         screen.type("\n")
         addresses = screen.wait_for(r"may join: [\d.:,]+").split(": ")[1]
         read = [sys.executable, "-m", "minibroker", "consume", "-b", addresses, "-t", "orders", "-e", "-o", "beginning"]
         done = subprocess.run(read, capture_output=True, text=True, timeout=30)
         assert done.stdout.split() == ["a", "b", "c"], done.stderr
-        screen.wait_for(r"\[Enter\] ")
+        screen.wait_for(r": Enter\] ")
         screen.type("q\n")
         assert screen.process.wait(20) == 0
+
+
+def test_topics_are_chosen_and_partitions_scrolled_by_keys() -> None:
+    async def main(stage: Stage) -> None:
+        show = Show(stage)
+        for line in ("start 1 brokers", "topic mails", "topic orders partitions=15"):
+            await stage.do(parse_command(line))
+        assert "mails-0 " in "\n".join(show.lines(80, 24, colour=False))
+        await show.press("t")
+        await show.press("t")
+        assert "orders-0 " in "\n".join(show.lines(80, 24, colour=False))
+        for _ in range(10):
+            await show.press(keys_of("\x1b[6~")[0])
+        text = "\n".join(show.lines(80, 24, colour=False))
+        assert "orders-14 " in text
+        assert "orders-11 " not in text
+        await show.press(keys_of("\x1b[5~")[0])
+        assert "orders-11 " in "\n".join(show.lines(80, 24, colour=False))
+
+    in_virtual_time(main)
+
+
+def test_all_keys_are_seen_on_a_terminal_of_80_columns() -> None:
+    lines = key_lines(KEYS, 80)
+    assert "  ".join(lines) == KEYS
+    assert max(map(len, lines)) <= 80

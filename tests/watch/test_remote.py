@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import subprocess
 import sys
 from collections.abc import Callable
@@ -11,14 +10,13 @@ from collections.abc import Callable
 import pytest
 
 from minibroker.cli.remote_screen import RemoteScreen
-from minibroker.client.control import Refusal, ask
 from minibroker.clock import LoopClock
 from minibroker.cluster.cluster import Cluster
-from minibroker.cluster.control import call
-from minibroker.cluster.watchers import LEASE_MS, RECENT_MAX
 from minibroker.embedded import Broker
+from minibroker.log.build import build_batch
+from minibroker.log.records import Record
 from tests.cluster.served import served
-from tests.cluster.virtual import TOPIC, Lab, in_cluster
+from tests.cluster.virtual import TOPIC
 
 from .test_keys import terminal
 
@@ -27,72 +25,6 @@ pytestmark = pytest.mark.outside
 
 def ports(cluster: Cluster) -> list[int]:
     return [node.servers[0].port for node in cluster.nodes.values()]
-
-
-# What brokers tell
-
-
-@pytest.mark.asyncio
-async def test_news_come_as_soon_as_there_are_any() -> None:
-    async with served() as cluster:
-        cluster.create_topic(TOPIC, 1)
-        await cluster.waits.in_sync()
-
-        async def news(since: int, wait_ms: int) -> dict[str, object]:
-            body = {"since": since, "wait_ms": wait_ms}
-            port = cluster.nodes[3].servers[0].port
-            found = await ask("127.0.0.1", port, "POST", "/cluster/watch", body, clock=LoopClock())
-            assert isinstance(found, dict)
-            return found
-
-        first = await news(-1, 0)
-        await call(cluster, "freeze", {})  # nothing happens by itself any more
-        first = await news(-1, 0)
-        asking = asyncio.ensure_future(news(int(str(first["number"])), 20_000))
-        await LoopClock().sleep(50)
-        assert not asking.done()
-        cluster.links.cut(1, 2)
-        told = json.dumps(await asking)
-        assert "The link from 1 to 2 is cut" in told
-        assert '"cuts": [["1", "2"]' in told
-
-
-@pytest.mark.asyncio
-async def test_a_cluster_that_nobody_watches_keeps_nothing() -> None:
-    async with served() as cluster:
-        assert not cluster.events.observed
-        await call(cluster, "watch", {})
-        assert cluster.events.observed
-        assert cluster.watchers.is_on
-        cluster.watchers.close()
-        assert not cluster.events.observed
-        waiting = asyncio.ensure_future(
-            call(cluster, "watch", {"since": cluster.events.last_number, "wait_ms": 20_000})
-        )
-        await LoopClock().sleep(0)
-    await asyncio.gather(waiting, return_exceptions=True)
-    assert not cluster.watchers.is_on
-    assert not cluster.events.observed
-
-
-def test_watchers_who_have_gone_are_forgotten_and_events_are_few() -> None:
-    async def main(lab: Lab) -> None:
-        cluster = lab.cluster
-        await call(cluster, "watch", {})
-        for _ in range(RECENT_MAX):
-            cluster.links.cut(1, 2)
-            cluster.links.heal()
-        news = await call(cluster, "watch", {"since": 0})
-        assert len(news["events"]) == RECENT_MAX
-        assert news["number"] == news["events"][-1]["number"]
-        assert len((await call(cluster, "watch", {"since": news["number"] + 5}))["events"]) == RECENT_MAX
-        await LoopClock().sleep(LEASE_MS - 1)
-        assert cluster.watchers.is_on
-        await LoopClock().sleep(2)
-        assert not cluster.watchers.is_on
-        assert not (await call(cluster, "watch", {}))["events"]
-
-    in_cluster(main)
 
 
 # The screen
@@ -154,11 +86,60 @@ async def test_a_screen_says_that_nobody_answers_and_goes_on_asking() -> None:
 
 
 @pytest.mark.asyncio
-async def test_a_broker_alone_is_no_cluster() -> None:
-    async with Broker() as broker:
+async def test_a_broker_alone_is_shown_and_says_that_it_cannot_be_pushed_about() -> None:
+    async with Broker(topics=["orders:2"]) as broker:
         host, _, port = broker.bootstrap_servers.rpartition(":")
-        with pytest.raises(Refusal, match="minibroker serve --brokers 3"):
-            await RemoteScreen([(host, int(port))]).look()
+        async with RemoteScreen([(host, int(port))]) as screen:
+            await until(screen, lambda picture: "b1 running" in picture and "orders-1  broker 1 leads" in picture)
+            await screen.press("k")
+            assert "minibroker serve --brokers 3" in screen.words[0]
+
+
+@pytest.mark.asyncio
+async def test_records_of_short_logs_are_seen_letter_by_letter() -> None:
+    async with served() as cluster:
+        cluster.create_topic(TOPIC, 1)
+        await cluster.waits.in_sync()
+        async with RemoteScreen([("127.0.0.1", ports(cluster)[0])]) as screen:
+            replica = cluster.leader(TOPIC, 0)
+            assert replica is not None
+            clock = cluster.clock
+            for letter in b"abc":
+                batch = build_batch(2, [Record(None, bytes([letter]))])
+                replica.append(batch, now_ms=clock.now_ms(), steady_ms=clock.steady_ms())
+            picture = await until(screen, lambda picture: picture.count(" a b c|") == 3)
+            assert "hw 3  leo 3" in picture
+
+
+@pytest.mark.asyncio
+async def test_of_too_many_partitions_some_are_shown_those_in_trouble_first() -> None:
+    async with served() as cluster:
+        cluster.create_topic("many", 70, replication_factor=1)
+        cluster.create_topic("zebras", 1, replication_factor=1)
+        await cluster.waits.in_sync()
+        where = cluster.partition("zebras", 0).leader
+        await cluster.kill(where)
+        async with RemoteScreen([("127.0.0.1", ports(cluster)[where % 3])]) as screen:
+            picture = await until(screen, lambda picture: "Shown are 64 of 71 partitions." in picture)
+            state = screen.state()
+            assert state is not None
+            assert len(state["partitions"]) == 64
+            assert "zebras" in {each["topic"] for each in state["partitions"]}
+            assert "running" in picture
+
+
+@pytest.mark.asyncio
+async def test_nobody_is_observed_who_is_not_looked_at() -> None:
+    async with served() as cluster:
+        assert not cluster.events.observed
+        async with RemoteScreen([("127.0.0.1", ports(cluster)[0])]) as screen:
+            assert cluster.events.observed
+            assert screen.state() is not None
+        cluster.feed._lease_over()
+        while cluster.feed.viewers:
+            await asyncio.sleep(0)
+        cluster.feed._lease_over()
+        assert not cluster.events.observed
 
 
 # The command

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from minibroker.broker.dispatch import NO_ID, Context, find_replica
 from minibroker.broker.handlers.metadata import ALL_CLUSTER_OPERATIONS, NOT_ASKED
+from minibroker.controller.controller import check_name
 from minibroker.errors import Error, KafkaError
 from minibroker.log.producers import Producer
 from minibroker.protocol.messages.alter_replica_log_dirs import (
@@ -132,6 +133,7 @@ def describe_producers(request: DescribeProducersRequest, context: Context) -> W
                 partition_index=partition, error_code=Error.NONE, active_producers=[]
             )
             try:
+                check_name(topic.name)
                 replica = find_replica(context.node, topic.name, NO_ID, partition)
                 known = replica.log.producers.producers
                 ids = list(known)

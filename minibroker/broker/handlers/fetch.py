@@ -71,11 +71,18 @@ def fetch(
 ) -> FetchResponse | Coroutine[None, None, FetchResponse] | Work[FetchResponse | Coroutine[None, None, FetchResponse]]:
     """Read what is asked for; wait for it if the client wants to."""
     if not READ_UNCOMMITTED <= request.isolation_level <= READ_COMMITTED:
-        return _refuse_all(request, context)
+        return refuse_all(request, context)
     try:
         round_ = Round(request, context)
     except KafkaError as error:
         return FetchResponse(error_code=error.code, session_id=NO_SESSION, responses=[])
+    return answer_of(round_, request, context)
+
+
+def answer_of(
+    round_: Round, request: FetchRequest, context: Context
+) -> FetchResponse | Coroutine[None, None, FetchResponse] | Work[FetchResponse | Coroutine[None, None, FetchResponse]]:
+    """Read what a request wants, now or in shares, and wait if that is too little."""
     if round_.to_read_count > AT_ONCE_MAX:
         return _fetch_in_shares(round_, request, context)
     if round_.read() or request.max_wait_ms <= 0:
@@ -114,7 +121,7 @@ def _fetch_in_shares(
             session.close()
 
 
-def _refuse_all(request: FetchRequest, context: Context) -> FetchResponse:
+def refuse_all(request: FetchRequest, context: Context) -> FetchResponse:
     """Answer a request that makes no sense: as a whole, and up to v12 for each partition too."""
     error = Error.UNKNOWN_SERVER_ERROR
     records = None if context.node.emulated.is_before_4 else b""
@@ -455,6 +462,7 @@ class Round:
                     continue
                 # The answer is not to be longer than what was read, be the last message cut for it.
                 pieces.append(piece[:left_bytes] if pieces else piece)
+                replica.log.batches_converted_for_fetch += type(piece) is bytes  # others are old enough as they are
                 left_bytes -= len(piece)
                 yield CONVERTED_US
                 if left_bytes <= 0:

@@ -207,6 +207,11 @@ class FetchSessions:
         self.partition_count += len(session.partitions)
         return session
 
+    def look_everywhere(self) -> None:
+        """Have every partition read with the next request: who may read it may have changed."""
+        for session in self._sessions.values():
+            session.look_everywhere()
+
     def find(self, session_id: int) -> Session | None:
         return self._sessions.get(session_id)
 

@@ -41,7 +41,7 @@ def metadata(request: MetadataRequest, context: Context) -> Work[MetadataRespons
     """
     may_create = context.api_version < 4 or request.allow_auto_topic_creation
     missing = _missing(request, context) if may_create else []
-    making = make_missing(context.node, missing) if missing else None
+    making = make_missing(context.node, missing, client=request.client) if missing else None
     if making is not None:
         yield making
     return (yield from _describe_all(request, context))

@@ -1,6 +1,5 @@
 """Parts of Kafka that nobody uses here, as a broker answers for which they are not set up.
 
-There is no authorizer, no login on a plaintext listener and no delegation token.
 Share groups and streams groups are switched off: the features share.version and streams.version are 0. Their APIs are
 announced all the same, as every Kafka 4 announces them: clients tell releases apart by the list of APIs.
 Where the error stands in an answer is known from the schema (faults/answers.py).
@@ -16,8 +15,6 @@ from minibroker.turns import Work
 
 OFF = Fault(Error.UNSUPPORTED_VERSION, None)
 OFF_WITH_WORDS = Fault(Error.UNSUPPORTED_VERSION, "The version of API is not supported.")
-NO_LOGIN = Error.ILLEGAL_SASL_STATE
-NO_TOKEN = Fault(Error.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, None)  # nobody may ask for one in plain text
 
 
 def _no_state(doing: str) -> Fault:
@@ -26,14 +23,6 @@ def _no_state(doing: str) -> Fault:
 
 
 FAULTS = {
-    17: Fault(NO_LOGIN, None),
-    29: Fault(Error.SECURITY_DISABLED, "No Authorizer is configured on the broker"),
-    30: Fault(Error.SECURITY_DISABLED, "No Authorizer is configured."),
-    31: Fault(Error.SECURITY_DISABLED, "No Authorizer is configured."),
-    36: Fault(NO_LOGIN, "SaslAuthenticate request received after successful authentication"),
-    39: NO_TOKEN,
-    40: NO_TOKEN,
-    41: NO_TOKEN,
     76: OFF,
     77: OFF,
     78: OFF,

@@ -1,5 +1,7 @@
 """CreateTopics, DeleteTopics, CreatePartitions: each topic succeeds or fails for itself.
 
+Partitions that are made or deleted count against the quota of the client, if somebody limits that (KIP-599).
+
 Versions of DeleteTopics: 6 topics by their ids.
 """
 
@@ -10,11 +12,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeAlias
 
-from minibroker.broker.broker_parts import TOPIC_US, BrokerParts, topic_shares
+from minibroker.broker.broker_parts import PARTITION_RECORD, TOPIC_US, BrokerParts, topic_shares
 from minibroker.broker.dispatch import NO_ID, Context, is_internal
 from minibroker.controller.controller import RECORDS_MAX
 from minibroker.errors import Error, KafkaError
 from minibroker.metadata.metadata_log import Prepared
+from minibroker.protocol.headers import Request
 from minibroker.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
 from minibroker.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from minibroker.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
@@ -24,6 +27,7 @@ from minibroker.turns import Work
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from minibroker.in_pieces import InPieces
+    from minibroker.quotas.controller_mutations import Mutations
 
     Plan: TypeAlias = tuple[tuple[object, ...], Prepared]  # what it rests on, and what is to be written
 
@@ -47,6 +51,7 @@ def create_topics(request: CreateTopicsRequest, context: Context) -> Work[Create
         return CreateTopicsResponse(topics=list(refused.values()))
     names = Counter(topic.name for topic in request.topics)
     results: dict[str, Created] = {}
+    quota = _quota(request, context)
     for share in topic_shares(request.topics):
         spent_us = 0
         plans = []
@@ -56,14 +61,14 @@ def create_topics(request: CreateTopicsRequest, context: Context) -> Work[Create
                 if names[topic.name] > 1:
                     raise KafkaError(Error.INVALID_REQUEST, "Duplicate topic name.")
                 if request.validate_only:
-                    yield from _try(topic, result, node)
+                    yield from _try(topic, result, node, quota)
                 else:
                     plans.append((topic, result, (yield from _plan(topic, node))))
             spent_us += TOPIC_US
         with node.together():
             for topic, result, plan in plans:
                 with _told(result):
-                    _create(topic, result, plan, node)
+                    _create(topic, result, plan, node, quota)
                 spent_us += WRITTEN_US * max(result.num_partitions, 0)
         yield spent_us
     waiting = node.opened(
@@ -73,7 +78,29 @@ def create_topics(request: CreateTopicsRequest, context: Context) -> Work[Create
     )
     if waiting is not None:
         yield waiting
-    return CreateTopicsResponse(topics=list(results.values()))
+    return CreateTopicsResponse(throttle_time_ms=_throttle_ms(quota), topics=list(results.values()))
+
+
+def _quota(request: Request, context: Context) -> Mutations | None:
+    """Return what counts the partitions that a request makes or deletes; None: nobody limits them for this client."""
+    if request.client is None:
+        return None
+    from minibroker.quotas.controller_mutations import STRICT_SINCE
+
+    node = context.node
+    quota = node.mutation_quota
+    quota.follow(node.image)
+    is_strict = context.api_version >= STRICT_SINCE[request.api]
+    return quota.begin(*request.client, node.clock.elapsed_ms, is_strict=is_strict)
+
+
+def _words(error: KafkaError) -> str | None:
+    """Return what is said of an error; Kafka says nothing where it would be what the code says already."""
+    return None if error.code == Error.THROTTLING_QUOTA_EXCEEDED else error.message
+
+
+def _throttle_ms(quota: Mutations | None) -> int:
+    return 0 if quota is None else quota.throttle_ms
 
 
 def _partition_count(topics: list[CreateTopicsRequest.CreatableTopic], default: int) -> int:
@@ -91,7 +118,7 @@ def _told(result: Created) -> Iterator[None]:
         yield
     except KafkaError as error:
         result.error_code = error.code
-        result.error_message = error.message
+        result.error_message = _words(error)
 
 
 def _wish(topic: CreateTopicsRequest.CreatableTopic, node: BrokerParts) -> dict[str, Any]:
@@ -106,9 +133,13 @@ def _wish(topic: CreateTopicsRequest.CreatableTopic, node: BrokerParts) -> dict[
     }
 
 
-def _try(topic: CreateTopicsRequest.CreatableTopic, result: Created, node: BrokerParts) -> InPieces[None]:
+def _try(
+    topic: CreateTopicsRequest.CreatableTopic, result: Created, node: BrokerParts, quota: Mutations | None
+) -> InPieces[None]:
     """Say what would become of a topic, and make nothing."""
     tried = yield from node.controller.try_topic(topic.name, **_wish(topic, node))
+    if quota is not None:
+        quota.take(tried[1])
     result.topic_id, result.num_partitions, result.replication_factor = tried
     result.configs = _configs({config.name: config.value or "" for config in topic.configs}, node)
 
@@ -129,7 +160,13 @@ def _planned(name: str, work: InPieces[list[MetadataRecord]], node: BrokerParts)
     return facts, prepared
 
 
-def _create(topic: CreateTopicsRequest.CreatableTopic, result: Created, plan: Plan | None, node: BrokerParts) -> None:
+def _create(
+    topic: CreateTopicsRequest.CreatableTopic,
+    result: Created,
+    plan: Plan | None,
+    node: BrokerParts,
+    quota: Mutations | None,
+) -> None:
     """Write down that there is a topic; whether there can be is decided in the same turn of the loop."""
     overrides = {config.name: config.value for config in topic.configs}
     if plan is not None and plan[0] == node.controller.facts(topic.name):
@@ -137,7 +174,9 @@ def _create(topic: CreateTopicsRequest.CreatableTopic, result: Created, plan: Pl
         records: Sequence[MetadataRecord] = plan[1]
     else:  # there are few partitions, or what has been decided does not hold any more
         records = node.controller.create_topic(topic.name, **_wish(topic, node))
-    partitions = [record for record in records if record.type_number == 3]
+    partitions = [record for record in records if record.type_number == PARTITION_RECORD]
+    if quota is not None:
+        quota.take(len(partitions))
     result.topic_id = records[0].topic_id  # type: ignore[attr-defined]
     node.change(records, at_once=False)
     result.num_partitions = len(partitions)
@@ -176,6 +215,7 @@ def delete_topics(request: DeleteTopicsRequest, context: Context) -> Work[Delete
     ids_of_twice = set(twice.values())
     wanted = [(name, topic_id) for name, topic_id in wanted if topic_id not in ids_of_twice]
     results: dict[tuple[str | None, bytes], Deleted] = {}
+    quota = _quota(request, context)
     for share in topic_shares(wanted):
         with node.together():
             for name, topic_id in share:
@@ -187,13 +227,13 @@ def delete_topics(request: DeleteTopicsRequest, context: Context) -> Work[Delete
                         raise KafkaError(
                             Error.INVALID_REQUEST, "The provided topic name maps to an ID that was already supplied."
                         )
-                    _delete(name, result, context)
+                    _delete(name, result, context, quota)
                 except KafkaError as error:
                     result.error_code = error.code
-                    result.error_message = error.message
+                    result.error_message = _words(error)
                 results[name, topic_id] = result
         yield TOPIC_US * len(share)
-    return DeleteTopicsResponse(responses=list(results.values()))
+    return DeleteTopicsResponse(throttle_time_ms=_throttle_ms(quota), responses=list(results.values()))
 
 
 def _too_many(name: str | None, topic_id: bytes) -> Deleted:
@@ -201,7 +241,7 @@ def _too_many(name: str | None, topic_id: bytes) -> Deleted:
     return Deleted(name=name, topic_id=topic_id, error_code=code, error_message=message)
 
 
-def _delete(name: str | None, result: Deleted, context: Context) -> None:
+def _delete(name: str | None, result: Deleted, context: Context, quota: Mutations | None) -> None:
     node = context.node
     if not node.config["delete.topic.enable"]:
         raise KafkaError(Error.TOPIC_DELETION_DISABLED, "Topic deletion is disabled.")
@@ -210,7 +250,10 @@ def _delete(name: str | None, result: Deleted, context: Context) -> None:
     result.topic_id = topic.id
     if context.api_version >= 6:
         result.name = topic.name
-    node.change(controller.delete_topic(name=topic.name), at_once=False)
+    records = controller.delete_topic(name=topic.name)
+    if quota is not None:
+        quota.take(len(topic.partitions))
+    node.change(records, at_once=False)
 
 
 def _check_wanted(name: str | None, topic_id: bytes, count: int) -> None:
@@ -235,6 +278,7 @@ def create_partitions(request: CreatePartitionsRequest, context: Context) -> Wor
     names = Counter(topic.name for topic in request.topics)
     results: dict[str, Extended] = {}
     made = []
+    quota = _quota(request, context)
     for topic in request.topics:
         result = Extended(name=topic.name, error_code=Error.NONE, error_message=None)
         count = 0
@@ -251,25 +295,29 @@ def create_partitions(request: CreatePartitionsRequest, context: Context) -> Wor
             wish = topic.count, None if topic.assignments is None else [each.broker_ids for each in topic.assignments]
             if request.validate_only:
                 yield from node.controller.try_partitions(topic.name, *wish)
+                if quota is not None:
+                    quota.take(topic.count - len(node.image.topics[topic.name].partitions))
             else:
                 work = node.controller.create_partitions_in_pieces(topic.name, *wish)
                 facts, prepared = yield from _planned(topic.name, work, node)
                 records: Sequence[MetadataRecord] = prepared
                 if facts != node.controller.facts(topic.name):  # decided again, in the turn in which it is written
                     records = node.controller.create_partitions(topic.name, *wish)
+                if quota is not None:
+                    quota.take(len(records))
                 count = len(records)
                 node.change(records, at_once=False)
                 made.append((topic.name, range(topic.count - count, topic.count)))
         except KafkaError as error:
             result.error_code = error.code
             # Kafka has no words for a topic that is not there.
-            result.error_message = None if error.code == Error.UNKNOWN_TOPIC_OR_PARTITION else error.message
+            result.error_message = None if error.code == Error.UNKNOWN_TOPIC_OR_PARTITION else _words(error)
         results[topic.name] = result
         yield TOPIC_US + WRITTEN_US * count
     waiting = node.opened(made)
     if waiting is not None:
         yield waiting
-    return CreatePartitionsResponse(throttle_time_ms=0, results=list(results.values()))
+    return CreatePartitionsResponse(throttle_time_ms=_throttle_ms(quota), results=list(results.values()))
 
 
 def _added_count(topics: list[CreatePartitionsRequest.CreatePartitionsTopic], node: BrokerParts) -> int:

@@ -10,6 +10,10 @@ from minibroker.protocol.headers import Request, Response
 from minibroker.schema.message import Struct
 from minibroker.schema.types import EMPTY, NO_ID, Array, Int8, Int16, Int32, Int64, String, Uuid, since
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import ClassVar
+
 
 class AlterPartitionRequest(Request, api=56, versions="0-3", flexible="0+"):
     """Propose a new ISR for partitions that the sender leads."""
@@ -25,6 +29,8 @@ class AlterPartitionRequest(Request, api=56, versions="0-3", flexible="0+"):
         partitions: Array[PartitionData]
 
         class PartitionData(Struct):
+            why: ClassVar[str] = ""  # the leader's reason, for events of its own process; no version has it
+
             partition_index: Int32
             leader_epoch: Int32  # the epoch in which the sender leads; an older one than the controller's gets error 74
             # the proposed ISR, complete, not only what changed

@@ -33,7 +33,7 @@ def lesson(path: str, view: memoryview, file_format: str = "") -> Iterator[str]:
     """Yield the lines for a file; `file_format` "0.7" says what bytes alone may not."""
     start_offset = 0 if path.endswith(".checkpoint") else base_offset_of(path)
     old = file_format == "0.7" or (not file_format and (path.endswith(".kafka") or looks_like_v07(view)))
-    rows = _rows_v07(view, start_offset) if old else _rows(view, path)
+    rows = _rows_v07(view, start_offset) if old else rows_of(view, path)
     explained: set[str] = set()
     yield f"{path}: begins at offset {start_offset}"
     for row in rows:
@@ -50,7 +50,8 @@ def _line(row: tuple[str, ...]) -> str:
     return "  ".join([*cells, row[-1]]).rstrip()
 
 
-def _rows(view: memoryview, path: str) -> Iterator[tuple[str, ...]]:
+def rows_of(view: memoryview, path: str) -> Iterator[tuple[str, ...]]:
+    """Yield the rows of a table: of each batch one, then one for each record in it."""
     for batch in file_batches(view, path):
         codec = f", {CODEC_NAMES[batch.codec]}" if batch.codec < len(CODEC_NAMES) and batch.codec else ""
         name = f"v{min(batch.magic, 2)}"

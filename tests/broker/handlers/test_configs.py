@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from minibroker.broker.handlers.configs import MALFORMED
 from minibroker.errors import Error
 from minibroker.metadata.image import BROKER, GROUP, TOPIC
 from minibroker.protocol.messages.alter_configs import AlterConfigsRequest
@@ -107,22 +108,23 @@ def test_each_kind_has_settings_of_its_own(broker: VirtualBroker, kind: int) -> 
             assert code == Error.INVALID_CONFIG, (foreign, way)
 
 
+UNEXPECTED = Error.INVALID_REQUEST, "Unexpected broker id, expected 1 or empty string, but received 7"
 REFUSED = {
     (BROKER_LOGGER, "1"): (Error.INVALID_REQUEST, "there are no loggers whose levels could be set"),
-    (CLIENT_METRICS, "m"): (Error.INVALID_REQUEST, "Unsupported resource type: 16"),
-    (BROKER, "two"): (Error.INVALID_REQUEST, "Broker id must be an integer, but it is: two"),
-    (BROKER, "7"): (
-        Error.INVALID_REQUEST,
-        "Unexpected broker id, expected 1 or empty string, but received 7",
-    ),
+    (CLIENT_METRICS, "m"): (Error.INVALID_REQUEST, "Unknown resource type 16"),
+    (BROKER, "two"): (Error.INVALID_REQUEST, "Node id must be an integer, but it is: two"),
+    (BROKER, "7"): (Error.INVALID_REQUEST, "Unexpected broker id, expected 1, but received 7"),
     (TOPIC, ""): (Error.INVALID_REQUEST, "Default topic resources are not allowed."),
+    (GROUP, ""): (Error.INVALID_REQUEST, "Default group resources are not allowed."),
 }
 
 
 @pytest.mark.parametrize("way", [alter, replace])
 def test_what_has_no_settings_cannot_be_altered(broker: VirtualBroker, way: Any) -> None:
     for place, expected in REFUSED.items():
-        assert way(broker, (*place, {})) == [expected]
+        unknown = (Error.INVALID_REQUEST, "Unknown resource type 8")  # there is no replacing the levels of loggers
+        assert way(broker, (*place, {})) == [unknown if way is replace and place[0] == BROKER_LOGGER else expected]
+        assert [code for code, _ in way(broker, (*place, {}), (*place, {}))] == [Error.INVALID_REQUEST] * 2
     for name, code in (("absent", Error.UNKNOWN_TOPIC_OR_PARTITION), ("a/b", Error.INVALID_TOPIC_EXCEPTION)):
         assert way(broker, (TOPIC, name, {}))[0][0] == code
     assert way(broker, (BROKER, "1", {})) == OK
@@ -167,10 +169,12 @@ def test_a_setting_is_described_with_its_source(broker: VirtualBroker) -> None:
 def test_what_is_not_there_cannot_be_described(broker: VirtualBroker) -> None:
     expected = {
         (TOPIC, "absent"): (Error.UNKNOWN_TOPIC_OR_PARTITION, ""),
-        (CLIENT_METRICS, "m"): (Error.INVALID_REQUEST, "Unsupported resource type: 16"),
-        (BROKER, "7"): REFUSED[BROKER, "7"],
-        (BROKER, "two"): REFUSED[BROKER, "two"],
-        (BROKER_LOGGER, "7"): REFUSED[BROKER, "7"],
+        (CLIENT_METRICS, "m"): (Error.INVALID_REQUEST, MALFORMED),
+        (BROKER, "7"): UNEXPECTED,
+        (BROKER, "two"): (Error.INVALID_REQUEST, "Broker id must be an integer, but it is: two"),
+        (BROKER_LOGGER, "7"): UNEXPECTED,
+        (BROKER_LOGGER, ""): (Error.INVALID_REQUEST, "Broker id must not be empty"),
+        (GROUP, ""): (Error.INVALID_REQUEST, "Group name must not be empty"),
     }
     for place, answer in zip(expected, describe(broker, *[(*place, None) for place in expected])):
         assert (answer.error_code, answer.error_message, answer.configs) == (*expected[place], []), place

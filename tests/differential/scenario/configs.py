@@ -147,6 +147,7 @@ def alter_a_part(play: Play) -> None:
             ("broker that is no number", change("one", ("log.retention.ms", SET, "1"), kind=BROKER)),
             ("setting of a broker that cannot change", change("1", ("node.id", SET, "5"), kind=BROKER)),
             ("unknown setting of a broker", change("1", ("no.such.setting", DELETE, None), kind=BROKER)),
+            ("unknown operation of a broker", change("1", ("log.retention.ms", 9, "1"), kind=BROKER)),
             ("no number for a broker", change("1", ("log.retention.ms", SET, "soon"), kind=BROKER)),
             ("unknown kind", change("x", ("a", SET, "b"), kind=99)),
         ]:

@@ -12,13 +12,13 @@ import pyarrow as pa
 import pytest
 
 from minibroker import Broker
-from minibroker.client.partitioner import partition_of_key
 from minibroker.errors import StorageError
 from minibroker.log.batches import batches
 from minibroker.log.build import build_batch
 from minibroker.log.checkpoints import HIGH_WATERMARKS, read_clean_shutdown, read_leader_epochs, read_offsets
 from minibroker.log.compression import CODEC_NAMES
 from minibroker.log.formats import APPEND_TIME
+from minibroker.log.murmur2 import partition_of_key
 from minibroker.log.records import Record
 from minibroker.log.recovery import open_log
 from minibroker.log.settings import LogSettings

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from minibroker.client.partitioner import murmur2, partition_of_key
+from minibroker.log.murmur2 import murmur2, partition_of_key
 from minibroker.spark.columns.partitions import NO_PARTITION, hashes_of, partitions_of
 from tests.goldens import GOLDEN
 

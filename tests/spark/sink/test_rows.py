@@ -7,7 +7,7 @@ from random import Random
 import pyarrow as pa
 import pytest
 
-from minibroker.client.partitioner import partition_of_key
+from minibroker.log.murmur2 import partition_of_key
 from minibroker.spark.sink.rows import Rows, Spread, pieces
 
 NOW_MS = 1_700_000_000_000

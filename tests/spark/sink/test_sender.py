@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 from minibroker import Broker
-from minibroker.client.partitioner import partition_of_key
 from minibroker.errors import EncodeError, Error
+from minibroker.log.murmur2 import partition_of_key
 from minibroker.spark.columns.reader import HEADERS
 from minibroker.spark.sink import sender as sending
 from minibroker.spark.sink.options import WriteOptions, parse

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import pytest
 
 from minibroker import Broker
-from minibroker.client.partitioner import partition_of_key
+from minibroker.log.murmur2 import partition_of_key
 from minibroker.spark.sink.options import parse
 from minibroker.spark.sink.sender import write_rows
 from minibroker.spark.sink.transaction import LaterBatch, WriteTransaction

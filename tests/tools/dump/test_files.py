@@ -383,8 +383,9 @@ def test_bytes_shows_every_byte_of_a_file_at_its_place(partition: Path, capsys: 
         if path.suffix not in (".log", ".index", ".timeindex", ".snapshot"):
             continue
         status, lines, _ = run(capsys, path, "--bytes")
-        places = [line.split()[0].split("-") for line in lines if line[:5].isspace() or line[:6].strip().isdigit()]
+        places = [match.groups() for line in lines if (match := re.match(r" *(\d+)-(\d+) ", line))]
         ends = [0, *(int(end) for _, end in places)]
+        assert max(map(len, lines[1:]), default=0) <= 80
         assert status == 0
         assert [int(start) for start, _ in places] == ends[:-1]
         assert ends[-1] == path.stat().st_size
@@ -394,11 +395,12 @@ def test_a_large_index_is_numbered_through(tmp_path: Path, capsys: pytest.Captur
     index = tmp_path / f"{0:020}.index"
     index.write_bytes(b"".join(struct.pack(">ii", number + 1, number) for number in range(1000)) + bytes(80_000))
     _, lines, _ = run(capsys, index, "--bytes")
-    assert "entry[999].position" in next(line for line in lines if line.lstrip().startswith("7996-8000"))
+    (place,) = [number for number, line in enumerate(lines) if line.lstrip().startswith("7996-8000")]
+    assert (lines[place - 2], lines[place].split()[-2:]) == ("entry[999]", ["position", "999"])
 
 
 def test_offsets_are_explained_in_every_format(capsys: pytest.CaptureFixture[str]) -> None:
-    status, lines, _ = run(capsys, SAMPLE, "--explain-offsets")
+    status, lines, _ = run(capsys, SAMPLE / "0.7", str(SAMPLE / "orders-0"), "--explain-offsets")
     rows = [line.split() for line in lines]
     assert status == 0
     assert [row[-1] for row in rows if row and row[0] in ("absolute", "relative", "delta")] == list("12456789")
