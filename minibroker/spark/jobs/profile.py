@@ -43,7 +43,7 @@ EPILOG = """examples:
 A broken batch ends the job; --option mode=skip counts the rest and tells what is broken."""
 
 PARTITIONS, COMPILES = "spark.sql.shuffle.partitions", "spark.sql.codegen.wholeStage"
-SHUFFLED_OFFSETS = 1_000_000  # of which a partition gets the facts
+SHUFFLED_RECORDS = 1_000_000  # of which a partition gets the facts
 SAMPLE_BYTES = 1 << 20  # of a topic: compressed by way of trial
 TRIAL_BYTES = 64 * 1024  # in pieces of this size
 
@@ -126,12 +126,8 @@ def _for_tasks(options: Options) -> Options:
 
 def _count(spark: Any, works: list[Work], counted: Counted, progress: Progress) -> None:
     view, count = "minibroker_profile_facts", len(works)
-    # The 200 partitions that Spark comes with are too many for little, and queries over few facts take less than to
-    # compile them.
-    partitions = min(-(-counted.offsets // SHUFFLED_OFFSETS), int(spark.conf.get(PARTITIONS)))
-    settings = {PARTITIONS: str(partitions), COMPILES: "false"}
-    before = {name: spark.conf.get(name) for name in settings}
-    _set(spark, settings)
+    before = {name: spark.conf.get(name) for name in (PARTITIONS, COMPILES)}
+    _set(spark, {COMPILES: "false"})  # queries over few facts take less than to compile them
     numbers = spark.range(0, count, 1, slices_of(spark, count))
     facts = map_in_arrow(numbers, count_works(works), FACTS_SCHEMA).persist()
     try:
@@ -143,8 +139,12 @@ def _count(spark: Any, works: list[Work], counted: Counted, progress: Progress) 
 
         with progress.step(f"reading {len({each.task.topic for each in works})} topics"):
             counted.join(asked(profile_sql.STRETCHES))
+        # The 200 partitions that Spark comes with are too many for little. Records count, not offsets: what was cleaned
+        # is gone.
+        partitions = min(-(-counted.records // SHUFFLED_RECORDS), int(before[PARTITIONS]))
+        _set(spark, {PARTITIONS: str(max(partitions, 1))})
         with progress.step("counting keys, hours and producers"):
-            counted.keys = [row.asDict() for row in key_rows(facts, counted.offsets, counted.key_bytes).collect()]
+            counted.keys = [row.asDict() for row in key_rows(facts, counted.records, counted.key_bytes).collect()]
             counted.hours = asked(profile_sql.HOURS)
             counted.producers = asked(profile_sql.PRODUCERS)
     finally:

@@ -21,7 +21,7 @@ from minibroker.spark.workers import settle
 pc: Any = pyarrow.compute  # its functions are made when it is imported
 KEYS_SHOWN = 10
 KEY_BYTES_SHOWN = 256
-OFFSETS_OF_TASK, BYTES_OF_TASK = 1_000_000, 64 << 20
+RECORDS_OF_TASK, BYTES_OF_TASK = 1_000_000, 64 << 20
 COLUMNS = {
     "topic": pa.string(),
     "partition": pa.int32(),  # none: of the topic
@@ -35,9 +35,9 @@ ROWS_SCHEMA = "topic string, partition int, key binary, records bigint, distinct
 SUMS = ("records", "distinct_keys", "in_several")
 
 
-def key_rows(facts: Any, offsets: int, key_bytes: int) -> Any:
+def key_rows(facts: Any, records: int, key_bytes: int) -> Any:
     """Return the frame of what there is to say of keys."""
-    count = max(1, -(-offsets // OFFSETS_OF_TASK), -(-key_bytes // BYTES_OF_TASK))
+    count = max(1, -(-records // RECORDS_OF_TASK), -(-key_bytes // BYTES_OF_TASK))
     keys = facts.where("key is not null").select("topic", "partition", "key", "records")
     counted = map_in_arrow(keys.repartition(count, "topic", "key"), _told(_counted), ROWS_SCHEMA)
     if count == 1:

@@ -174,7 +174,8 @@ def _over_time(hours: Sequence[Row]) -> str:
         hour = row["hour"] // HOUR_MS
         counts[hour] = counts.get(hour, 0) + row["records"]
     first, last = _middle(counts)
-    step = next((each for each in STEPS_HOURS if (last - first) // each < COLUMNS_MAX), STEPS_HOURS[-1])
+    step = next((each for each in STEPS_HOURS if (last - first) // each < COLUMNS_MAX), 0)
+    step = step or -(-(last - first) // (STEPS_HOURS[-1] * COLUMNS_MAX)) * STEPS_HOURS[-1]  # times that are broken
     sums = dict.fromkeys(range(first // step, last // step + 1), 0)
     for hour, count in counts.items():
         if first <= hour <= last:

@@ -71,8 +71,8 @@ class Counted:
         self._stretches = {each[:2]: Stretch(last={"offset": each[2] - 1}) for each in ranges}
 
     @property
-    def offsets(self) -> int:
-        return sum(end_offset - first_offset for _, _, first_offset, end_offset in self.ranges)
+    def records(self) -> int:
+        return sum(stretch.sums["records"] for stretch in self._stretches.values())
 
     @property
     def key_bytes(self) -> int:

@@ -25,7 +25,10 @@ def _shown(summary: Summary) -> dict[str, Any]:
 
 def profile(spark: Any, *, now_ms: int, **told: Any) -> dict[str, Any]:
     clock: Any = StandingClock(now_ms)
-    return _shown(profile_job.profile(spark, clock=clock, **told))
+    scheduler = spark.sparkContext._jsc.sc().taskScheduler()
+    first_task = scheduler.nextTaskId()
+    shown = _shown(profile_job.profile(spark, clock=clock, **told))
+    return shown | {"tasks": scheduler.nextTaskId() - first_task}
 
 
 def codecs(spark: Any, *, source: dict[str, str], html: str, codec: str, batch_bytes: list[int]) -> dict[str, Any]:
