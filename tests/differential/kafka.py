@@ -6,6 +6,7 @@ place). A small heap and the first compiler tier only: it is asked few things, a
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import socket
@@ -143,17 +144,20 @@ def fetch_jars(version: str) -> Path:
     """Return the directory with the jars of a release, filled at the first call."""
     cache = os.environ.get("KAFKA_JARS_CACHE") or Path.home() / ".cache" / "kafka-jars"
     target = Path(cache) / version
-    if not (target / ".complete").exists():
-        build = target / "build"
-        build.mkdir(parents=True, exist_ok=True)
-        (build / "pom.xml").write_text(_pom(version), "utf-8")
-        copy = ["mvn", "-q", "-B", "dependency:copy-dependencies", "-DincludeScope=runtime"]
-        done = subprocess.run(
-            [*copy, f"-DoutputDirectory={target / 'jars'}"], cwd=build, capture_output=True, timeout=FETCH_SECONDS_MAX
-        )
-        if done.returncode:
-            raise RuntimeError(f"mvn cannot fetch Kafka {version}:\n{done.stdout.decode()[-3000:]}")
-        (target / ".complete").touch()
+    build, complete = target / "build", target / ".complete"
+    if complete.exists():
+        return target / "jars"
+    build.mkdir(parents=True, exist_ok=True)
+    with open(target / "lock", "w") as lock:  # several pytest workers, and whoever else tests here
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not complete.exists():
+            (build / "pom.xml").write_text(_pom(version), "utf-8")
+            copy = ["mvn", "-q", "-B", "dependency:copy-dependencies", "-DincludeScope=runtime"]
+            copy.append(f"-DoutputDirectory={target / 'jars'}")
+            done = subprocess.run(copy, cwd=build, capture_output=True, timeout=FETCH_SECONDS_MAX)
+            if done.returncode:
+                raise RuntimeError(f"mvn cannot fetch Kafka {version}:\n{done.stdout.decode()[-3000:]}")
+            complete.touch()
     return target / "jars"
 
 
