@@ -11,7 +11,8 @@ kafka_topic         the name of a topic on `kafka_session` that one test has for
 minibroker_cluster  three brokers for one test, to be killed, cut and paused; `@pytest.mark.minibroker_cluster(...)`
 kafka_cluster       the same by another name
 
-A test that fails shows what there was on its broker: topics with their ends and last records, groups with their lag.
+A test that fails shows what there was on its broker: topics with their ends and last records, groups with their lag,
+and the last requests of clients, each with its answer.
 Parameters are arguments, too, or a release: `@pytest.mark.parametrize("kafka", ["2.8", {"num_partitions": 3}],
 indirect=True)`. What must hold: nothing that a marker or a parameter says is passed over in silence.
 
@@ -39,6 +40,7 @@ MARKERS = (
 )
 FIXTURES = {"kafka": ("kafka", "kafka_broker"), "minibroker_cluster": ("minibroker_cluster", "kafka_cluster")}
 RUNNING = pytest.StashKey["dict[str, Broker | Cluster]"]()  # of a test, by the names of the fixtures
+REQUESTS = 20  # the last ones, that are shown
 NAME_LENGTH_MAX = 200  # of a topic, with room for a number: Kafka takes 249
 
 
@@ -94,9 +96,21 @@ def pytest_runtest_makereport(
 
 def _overview(running: Broker | Cluster) -> str:
     try:
-        return running.overview()
+        requests = "\n".join(f"  {row}" for row in _requests(running))
+        return running.overview() + (f"\nlast requests\n{requests}" if requests else "")
     except Exception as failure:  # it may be what the test has done to it
         return f"nothing to be seen: {type(failure).__name__}: {failure}"
+
+
+def _requests(running: Broker | Cluster) -> list[Any]:
+    try:
+        return running.requests(REQUESTS)
+    except (
+        AttributeError,
+        RuntimeError,
+        TypeError,
+    ):  # of a broker in another process, or of somebody else, nobody keeps them
+        return []
 
 
 def _shown(request: pytest.FixtureRequest, name: str, running: Broker | Cluster) -> None:

@@ -79,6 +79,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "instances": {"config", "events", "event_kinds", "metadata", "schema", "protocol"},
     "server": {"errors", "clock", "turns", "reporter", "security", "quotas"},
     "faults": {"errors", "in_pieces", "clock", "events", "event_kinds", "schema", "protocol", "server"},
+    "traffic": {"errors", "clock", "schema", "protocol", "server"},
     "broker": {
         *("errors", "clock", "in_pieces", "turns", "reporter", "events", "event_kinds"),
         *("schema", "protocol", "stored", "log", "metadata", "config", "parts"),
@@ -89,11 +90,12 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("errors", "clock", "turns", "reporter", "events", "event_kinds", "taught"),
         *("protocol", "stored", "log", "metadata", "config", "quotas", "instances", "parts"),
         *("replication", "controller", "groups", "transactions", "cleaner", "security", "broker", "view"),
+        "server",  # what stands before a broker's dispatcher, as a type
     },
     "embedded": {
         *("errors", "clock", "reporter", "events", "event_kinds", "log", "metadata", "config"),
         *("replication", "groups", "transactions", "cleaner", "security", "server", "faults", "broker", "cluster"),
-        "client",
+        *("client", "traffic"),
     },
     "serve": {
         *("errors", "clock", "events", "log", "metadata", "config", "security", "server", "faults", "broker"),

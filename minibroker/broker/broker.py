@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from minibroker.metadata.image import QuotaEntity
     from minibroker.protocol.headers import Request
     from minibroker.quotas.controller_mutations import MutationQuota
-    from minibroker.server.connection import Connection
+    from minibroker.server.connection import Connection, Service
     from minibroker.view.feed import Feed
 
 # What changes users, access rules, tokens and quotas.
@@ -59,6 +59,7 @@ class Node(BrokerParts):
     instances: InstanceFlows | None = None  # if there are any
     _authorizing: Guard | None = None  # if there is an authorizer
     _has_own_settings = False  # that are checked here before the controller alters them
+    tap: Callable[[Service, int], Service] | None = None  # puts who keeps or records requests before each listener
 
     @cached_property
     def logins(self) -> dict[str, Authenticating]:
@@ -370,7 +371,9 @@ class Node(BrokerParts):
         for listener in listeners:
             self._protocols[listener.name] = listener.protocol
             logins = self.logins.get(listener.name)
-            service = self.dispatcher if logins is None else logins
+            service: Service = self.dispatcher if logins is None else logins
+            if self.tap is not None:
+                service = self.tap(service, self.node_id)
             server = Server(service, self.clock, limits, listener.name, self.reporter, self.quotas)
             if logins is not None:
                 server.logins, server.frame_bytes_max = logins, logins.receive_bytes_max

@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from minibroker.log.storage import Storage
     from minibroker.replication.network import NodeId
     from minibroker.security.users import Users
+    from minibroker.server.connection import Service
     from minibroker.taught import SeenLesson
     from minibroker.view.feed import Feed
 
@@ -99,6 +100,7 @@ class Cluster(ClusterAdmin):
 
         super().__init__(clock=clock, chance=chance, events=events)
         self.reporter = reporter or Reporter()
+        self.tap: Callable[[Service, int], Service] | None = None  # keeps or records what clients ask of each broker
         self.page: str | None = None  # who may steer by the page that a browser is shown; None: as usual
         self.states[CONTROLLER] = STOPPED
         self.storages[CONTROLLER] = new_storage(CONTROLLER)
@@ -279,7 +281,7 @@ class Cluster(ClusterAdmin):
         from minibroker.broker.broker import Node
         from minibroker.config import BrokerConfig
 
-        return Node(
+        node = Node(
             BrokerConfig(self._settings[broker_id]),
             self.storages[broker_id],
             clock=self.clock,
@@ -292,6 +294,8 @@ class Cluster(ClusterAdmin):
             log_dir=self._log_dir(f"broker-{broker_id}"),
             users=self._users,
         )
+        node.tap = self.tap
+        return node
 
     async def stop(self, broker: NodeId) -> None:
         """Stop a broker in order: others lead what it led before it goes."""

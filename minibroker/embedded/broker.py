@@ -183,6 +183,7 @@ class Broker(Asked):
 
     # The verbs, each with its twin
 
+    requests, arequests = OF_ENGINE(Engine.requests)
     instances, ainstances = OF_ENGINE(Engine.instances)
 
     transactions, atransactions = OF_ENGINE(Engine.transactions)

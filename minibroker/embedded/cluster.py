@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from minibroker.clock import Clock
     from minibroker.embedded.faults import BrokerFaults
 
+OF_ENGINE: Verbs[ClusterEngine] = Verbs(lambda engine: engine, blocks=False)
 OF_CORE: Verbs[ClusterEngine] = Verbs(lambda engine: engine.core)
 OF_CONTROLLER = Verbs(lambda engine: engine.core, then=ClusterEngine.let_know)
 OF_LINKS: Verbs[ClusterEngine] = Verbs(lambda engine: engine.core.links)
@@ -163,7 +164,11 @@ class Cluster(Hosted[ClusterEngine]):
         return f"<minibroker.Cluster, {self.bootstrap_servers if self._engine else 'stopped'}>"
 
     def _new_engine(self) -> ClusterEngine:
-        return ClusterEngine(self._start, self._storages, clock=self.clock, events=self.events, reporter=LogReporter())
+        engine = ClusterEngine(
+            self._start, self._storages, clock=self.clock, events=self.events, reporter=LogReporter()
+        )
+        engine.keep_requests()
+        return engine
 
     def _certificate_hosts(self) -> list[str]:
         return [self._start.host]
@@ -254,6 +259,7 @@ class Cluster(Hosted[ClusterEngine]):
     abort_transaction, aabort_transaction = OF_TRANSACTIONS(Transactions.abort_transaction)
 
     wait_records, await_records = OF_VIEWS(Views.wait_records)
+    requests, arequests = OF_ENGINE(ClusterEngine.requests)
     expect, aexpect = EXPECTING(Expectations.expect)
     never, anever = EXPECTING(Expectations.never)
     wait_event, await_event = OF_VIEWS(Views.wait_event)

@@ -31,6 +31,7 @@ from minibroker.log.memory_storage import MemoryStorage
 from minibroker.log.meta_properties import META_PROPERTIES
 from minibroker.log.storage import OsStorage
 from minibroker.metadata.bootstrap import CLUSTER_DIRECTORY, WrongDirectory
+from minibroker.traffic.ring import Ring
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from minibroker.replication.network import NodeId
     from minibroker.reporter import Reporter
     from minibroker.security.users import Users
+    from minibroker.traffic.lines import RequestRow
 
 # What each broker has for itself, and what the cluster's one controller decides.
 OWN_SETTINGS = (
@@ -118,6 +120,7 @@ class ClusterEngine:
             steer=call_through,
         )
         self.views = Views(self.core)
+        self._ring: Ring | None = None
 
     @property
     def bootstrap_servers(self) -> str:
@@ -127,6 +130,22 @@ class ClusterEngine:
     def ports(self) -> tuple[int, ...]:
         """The ports that were taken."""
         return tuple(node.servers[0].port for _, node in sorted(self.core.nodes.items()))
+
+    def keep_requests(self) -> None:
+        """Keep the last requests of clients, from the next start of a broker on."""
+        self._ring = Ring(self._topic_name)
+        self.core.tap = self._ring.over
+
+    async def requests(self, count: int | None = None) -> list[RequestRow]:
+        """Return the last requests that clients have made of any broker, the oldest first, with what was answered.
+
+        Of each connection 32 are kept, with the start of what they say. count: so many of all.
+        """
+        return [] if self._ring is None else self._ring.rows(count)
+
+    def _topic_name(self, topic_id: bytes) -> str | None:
+        found = self.core.controller.image.topics_by_id.get(topic_id)
+        return None if found is None else found.name
 
     async def start(self) -> None:
         if isinstance(self.clock, SteeredClock):

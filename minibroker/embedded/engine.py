@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from minibroker.config.topic_texts import WantedTopic
     from minibroker.groups.view_rows import GroupRow, GroupView
     from minibroker.security.users import Users
+    from minibroker.traffic.lines import RequestRow
     from minibroker.transactions.view_rows import TransactionView
 
 TIMEOUT_S = 5.0
@@ -119,6 +120,13 @@ class Engine(Runs, Protocol):
         The topic need not be there yet.
         """
         ...
+
+    async def requests(self, count: int | None = None) -> list[RequestRow]:
+        """Return the last requests that clients have made, the oldest first, with what was answered.
+
+        Of each connection 32 are kept, with the start of what they say. count: so many of all.
+        """
+        raise TypeError("the requests of a broker in a process of its own are not kept")
 
     async def groups(self) -> list[GroupRow]:
         """Return all groups, with state and number of members."""

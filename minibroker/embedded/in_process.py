@@ -18,6 +18,7 @@ from minibroker.errors import Error, KafkaError
 from minibroker.log.memory_storage import MemoryStorage
 from minibroker.log.storage import OsStorage
 from minibroker.reporter import Reporter
+from minibroker.traffic.ring import Ring
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from minibroker.embedded.record import Record
     from minibroker.log.storage import Storage
     from minibroker.replication.replica import Replica
+    from minibroker.traffic.lines import RequestRow
 
 
 class LogReporter(Reporter):
@@ -71,6 +73,8 @@ class InProcess(Engine):
             reporter=LogReporter(),
             users=start.users,
         )
+        self._ring = Ring(self._node.topic_name)
+        self._node.tap = self._ring.over
 
     @property
     def bootstrap_servers(self) -> str:
@@ -133,6 +137,9 @@ class InProcess(Engine):
         return await wait_for_records(
             node.events, lambda: self._replicas(topic), topic, count, timeout, lambda: node.image.topics
         )
+
+    async def requests(self, count: int | None = None) -> list[RequestRow]:
+        return self._ring.rows(count)
 
     def _known(self, topic: str) -> list[Replica]:
         if topic not in self._node.image.topics:
