@@ -32,17 +32,20 @@ from minibroker.config.topic_texts import parse_topic
 from minibroker.errors import KafkaError, ProtocolError
 from minibroker.faults import FaultError
 from minibroker.metadata.bootstrap import WrongDirectory
+from minibroker.reporter import Reporter
 from minibroker.server.loops import new_loop
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
+    from minibroker.clock import Clock
     from minibroker.config.topic_texts import WantedTopic
     from minibroker.log.storage import Storage
     from minibroker.security.throwaway_ca import ThrowawayCa
     from minibroker.security.users import Users
+    from minibroker.server.connection import Service
     from minibroker.server.server import Server
 
 STOPPED, USAGE = 0, 2
@@ -100,6 +103,7 @@ async def _serve_one(options: argparse.Namespace, topics: list[WantedTopic]) -> 
     )
     _add_faults(node, options)
     node.page = _page_mode(options)
+    node.tap = _tap(options, clock)
     stopping = _begin(config, options)
     await node.start()
     node.metadata_log.log.on_offline = stopping.set  # nobody knows any more what there is: as Kafka does, it ends
@@ -162,6 +166,7 @@ async def _serve_cluster(options: argparse.Namespace, topics: list[WantedTopic])
         storages = new_storages(directory, start.broker_ids, clock.now_ms)
         engine = ClusterEngine(start, storages, clock=clock, events=EventStream(clock.now_ms))
         engine.core.page = _page_mode(options)
+        engine.core.tap = _tap(options, clock)
         stopping = _begin(config, options)
         await engine.start()
     except (BrokerError, ValueError) as failure:
@@ -192,6 +197,19 @@ def _certificates(
     for name, value in ca.files.settings().items():
         config.static.setdefault(name, value)
     return ca
+
+
+def _tap(options: argparse.Namespace, clock: Clock) -> Callable[[Service, int], Service] | None:
+    """Return what records, if somebody wants that."""
+    if not options.record:
+        return None
+    from minibroker.traffic.files import open_recorder
+    from minibroker.traffic.recording import BrokenRecording
+
+    try:
+        return open_recorder(options.record, clock, Reporter().say).over
+    except BrokenRecording as broken:
+        raise ConfigError("--record", "", "", str(broken)) from None
 
 
 def _add_faults(node: Node, options: argparse.Namespace) -> None:

@@ -79,7 +79,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "instances": {"config", "events", "event_kinds", "metadata", "schema", "protocol"},
     "server": {"errors", "clock", "turns", "reporter", "security", "quotas"},
     "faults": {"errors", "in_pieces", "clock", "events", "event_kinds", "schema", "protocol", "server"},
-    "traffic": {"errors", "clock", "schema", "protocol", "server"},
+    "traffic": {"errors", "clock", "turns", "reporter", "schema", "protocol", "log", "server", "client"},
     "broker": {
         *("errors", "clock", "in_pieces", "turns", "reporter", "events", "event_kinds"),
         *("schema", "protocol", "stored", "log", "metadata", "config", "parts"),
@@ -99,7 +99,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
     "serve": {
         *("errors", "clock", "events", "log", "metadata", "config", "security", "server", "faults", "broker"),
-        "embedded",
+        *("embedded", "traffic", "reporter"),
     },
     "simulation": {"clock", "events", "event_kinds", "log"},
     "tools": {"schema", "errors", "in_pieces", "protocol", "stored", "log"},
@@ -118,6 +118,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "groups",  # only the expressions that members bring, for --validate-regex
         "security",  # only access rules and what they decide, for acls and who-may
         "quotas",  # only whose limit holds
+        *("traffic", "reporter", "server"),  # of server a type
     },
     "pytest_plugin": {"embedded"},
 }
@@ -163,6 +164,7 @@ DOORS = {
             "security/throwaway_ca.py",
             "embedded/client_settings.py",  # what has been made there, for clients that take no files
             "embedded/writing.py",  # rows that a test puts into a topic
+            "traffic/files.py",  # recordings, which an option names
             "log/pages.py",  # the same, and how this machine counts addresses
         ),
         rf"(io\.)?open|os\.({FILE_CALLS})|mmap\.mmap|(pathlib|shutil|tempfile)(\..*)?"

@@ -42,6 +42,8 @@ COMMANDS = {
     "faults": ("faults", "let clients meet errors, delays, broken connections"),
     "doctor": ("doctor", "say what minibroker runs on, and what it lacks"),
     "health": ("health", "exit with 0 if a broker answers, with 1 if not"),
+    "proxy": ("proxy", "stand between clients and brokers: see and record what they say"),
+    "replay": ("replay", "send what was recorded to another broker, and compare its answers"),
     "explain": ("explain", "say what bytes mean, field by field"),
     "dump": ("dump", "print what kafka-dump-log prints of log segments, indexes and snapshots"),
     "formats": ("formats", "the same records as v0, v1 and v2: how many bytes, and which"),

@@ -36,6 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--add-scram", action="append", default=[], metavar="CREDENTIAL", help="as kafka-storage format has it"
     )
+    parser.add_argument("--record", metavar="FILE", help="keep every frame of every client; see minibroker replay")
     parser.add_argument("--as-version", metavar="RELEASE", help="serve what that release of Kafka served: 0.8.2 to 4.4")
     parser.add_argument("--cluster-id", metavar="ID", help="of a new directory; one that is there must have it")
     parser.add_argument("--node-id", type=int, metavar="N", help="id of the broker, or of the first of --brokers (1)")

@@ -196,6 +196,10 @@ class Connection(AsyncCloseable):
         await self._stream.wait_until_writable()
         return await self.send(request, version, timeout_ms=timeout_ms)
 
+    async def wait_until_writable(self) -> None:
+        """Wait while the broker does not read what was sent."""
+        await self._stream.wait_until_writable()
+
     def send_raw(self, data: bytes) -> None:
         """Send bytes as they are, whatever they mean. An answer to them closes the connection: nobody awaits it."""
         if self.closed:

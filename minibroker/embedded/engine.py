@@ -126,7 +126,7 @@ class Engine(Runs, Protocol):
 
         Of each connection 32 are kept, with the start of what they say. count: so many of all.
         """
-        raise TypeError("the requests of a broker in a process of its own are not kept")
+        raise TypeError("the requests of a broker in a process of its own are not kept; serve --record FILE keeps all")
 
     async def groups(self) -> list[GroupRow]:
         """Return all groups, with state and number of members."""

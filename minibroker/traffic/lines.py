@@ -30,6 +30,7 @@ API_VERSIONS, METADATA = 18, b"\0\x03"
 # What a request is about, before its topics; and the parts of an answer that people look for, with words for each.
 SUBJECTS = (
     *("group_id", "group", "groups", "groups_names", "transactional_id", "key", "coordinator_keys", "member_id"),
+    "v3_and_below_transactional_id",
     *("mechanism", "client_software_name", "client_software_version"),
 )
 FACTS = {
@@ -165,7 +166,7 @@ def _answered(response: Response, topic_name: Names) -> str:
     if len(places) == 1:
         places = [places[0].partition(" ")[2]]  # the request has named it
     shown = ", ".join([*facts, *([_few(places)] if places else [])])
-    return shown or ("nothing" if hasattr(response, "responses") else "done")
+    return shown or ("nothing" if hasattr(response, "session_id") else "done")
 
 
 def _facts(part: Any) -> list[str]:
@@ -175,7 +176,7 @@ def _facts(part: Any) -> list[str]:
 
 def _places(message: Any, topic_name: Names) -> Iterator[tuple[str, Any]]:
     """Yield the partitions that a message is about, or its topics if it says no more, each with what it says of it."""
-    for field in ("topic_data", "topics", "responses", "resources"):
+    for field in ("topic_data", "topics", "v3_and_below_topics", "responses", "resources"):
         for topic in getattr(message, field, None) or ():
             if not isinstance(topic, Struct):
                 yield str(topic), None

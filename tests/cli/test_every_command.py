@@ -46,6 +46,8 @@ TYPED = {
     "faults": ["faults", "list", "-b", "{broker}"],
     "doctor": ["doctor"],
     "health": ["health", "-b", "{broker}"],
+    "proxy": ["proxy", "--help"],
+    "replay": ["replay", "{path}", "--list"],
     "explain": ["explain", "{path}"],
     "dump": ["dump", "--print-data-log", "{path}"],
     "formats": ["formats"],
@@ -70,6 +72,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]
     directory = tmp_path_factory.mktemp("data")
     data = directory / "data"
     serving = [*MINIBROKER, "serve", "--port", "0", "--quiet", "--data-dir", str(data), "--topic", "orders"]
+    serving += ["--record", str(directory / "traffic.rec")]
     with (
         broker_running("--brokers", "1", "--topic", "orders") as cluster,
         broker_running("--user", "admin:secret", *SECURED) as secured,
@@ -86,6 +89,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]
             "secured": secured,
             "data": str(data),
             "values": str(directory / "values"),
+            "recording": str(directory / "traffic.rec"),
         }
         broker.terminate()
 
@@ -98,6 +102,7 @@ def typed(name: str, places: dict[str, str]) -> list[str]:
         "dump": str(log),
         "codecs": str(log),
         "verify": places["data"],
+        "replay": places["recording"],
     }
     return [word.format(path=paths.get(name, ""), **places) for word in TYPED[name]]
 
