@@ -35,13 +35,14 @@ def test_what_may_not_be_cleaned_stays_in_many_more_seeds(seed: int) -> None:
 
 
 # Within how many seeds each must be found: so many that fewer than 1 in 100 of all ways to draw chances find none. One
-# seed of eight finds the first, one of five the second, and at least every second the others.
+# seed of eight finds the first, one of five the second, and at least every second the others. The first begins where
+# it does not take long.
 BUDGETS = {
-    "cleans-above-hw": 55,
-    "cleans-the-young": 30,
-    "retains-above-hw": 5,
-    "retains-too-little": 5,
-    "tombstones-go-early": 20,
+    "cleans-above-hw": range(20, 75),
+    "cleans-the-young": range(30),
+    "retains-above-hw": range(5),
+    "retains-too-little": range(5),
+    "tombstones-go-early": range(20),
 }
 
 
@@ -49,7 +50,7 @@ BUDGETS = {
 @pytest.mark.parametrize("bug", BUDGETS)
 @pytest.mark.usefixtures("plant")
 def test_a_planted_bug_is_found_within_its_budget(bug: str) -> None:
-    assert any_fails(RUNS.run_seed, range(BUDGETS[bug]))
+    assert any_fails(RUNS.run_seed, BUDGETS[bug])
 
 
 def test_every_bug_that_can_be_planted_has_a_budget() -> None:
