@@ -17,6 +17,7 @@ from random import SystemRandom
 from minibroker.broker.broker import Node
 from minibroker.broker.broker_parts import NEAR, OFF, PAGE_MODES
 from minibroker.clock import LoopClock
+from minibroker.clock.steered import SteeredClock
 from minibroker.config import BrokerConfig, ConfigError
 from minibroker.config.listeners import (
     LISTENERS,
@@ -86,7 +87,7 @@ async def _serve_one(options: argparse.Namespace, topics: list[WantedTopic]) -> 
         raise ConfigError("--rack", options.rack, "", "only together with --brokers; one broker takes -o broker.rack=a")
     users = _users(options)
     config = _config(options, _listener(options, users), users)
-    clock = LoopClock()
+    clock = SteeredClock()
     directory = _directory(options, config)
     ca = _certificates(options, config, directory)
     _show_directory(config, directory)
@@ -120,7 +121,6 @@ async def _serve_one(options: argparse.Namespace, topics: list[WantedTopic]) -> 
 
 
 async def _serve_cluster(options: argparse.Namespace, topics: list[WantedTopic]) -> None:
-    from minibroker.clock.steered import SteeredClock
     from minibroker.embedded.cluster_engine import (
         ClusterEngine,
         ClusterStart,
@@ -397,7 +397,7 @@ def _show_directory(config: BrokerConfig, directory: str | None) -> None:
         config.static["log.dirs"] = directory
 
 
-def _storage(directory: str | None, clock: LoopClock) -> Storage:
+def _storage(directory: str | None, clock: Clock) -> Storage:
     if directory is None:
         from minibroker.log.memory_storage import MemoryStorage
 

@@ -217,13 +217,15 @@ def show_instances(node: BrokerParts, call: Call) -> Any:
     return node.instance_rows()
 
 
-# The cluster that the broker belongs to
+# The verbs of the cluster that the broker belongs to, or of a broker that is alone
 
 
 def steer(node: BrokerParts, call: Call) -> Any:
-    if node.steer is None:
-        raise Refused("404 Not Found", "this broker belongs to no cluster: start one with minibroker serve --brokers 3")
-    return node.steer(call.argument, call.body)
+    if node.steer is not None:
+        return node.steer(call.argument, call.body)
+    from minibroker.broker import verbs
+
+    return verbs.call(node, call.argument, call.body)
 
 
 def _in(place: str) -> Handler:

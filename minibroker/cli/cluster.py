@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from minibroker.client.security import Security
     from minibroker.cluster.verbs import Verb
 
-DESCRIPTION = "Kill, pause, cut, step and ask a cluster that runs (minibroker serve --brokers 3)."
+DESCRIPTION = "Kill, pause, cut, step and ask a cluster that runs; move the clock of one, or of a broker that is alone."
 EPILOG = "minibroker cluster kill 2 --lossy; minibroker cluster cut 1 2; minibroker cluster (alone lists the verbs)"
 HTTP_TIMEOUT_MS = 120_000
 ALIVE_TIMEOUT_MS = 1_000

@@ -53,7 +53,7 @@ class BrokerClock:
 
     def __init__(self, clock: Clock):
         self.skew_ms = 0
-        self._clock = clock
+        self.behind = clock  # that it goes by, which is perhaps one that people move
         # None: the machine. A clock derived from LoopClock, as of a simulation, has a time of its own.
         self._source: Clock | None = None if type(clock) is LoopClock else clock
         when_steered = getattr(clock, "when_steered", None)
@@ -84,11 +84,11 @@ class BrokerClock:
         return time.perf_counter_ns() if source is None else source.steady_ms() * 1_000_000
 
     def _is_steered(self) -> None:
-        self._source = self._clock
+        self._source = self.behind
 
     def after(self, delay_ms: float, callback: Callable[[], object], kind: str = SESSION) -> Timer:
         timer = BrokerTimer(self, callback)
-        timer.timer = self._clock.after(delay_ms, timer.fire, kind)
+        timer.timer = self.behind.after(delay_ms, timer.fire, kind)
         return timer
 
     async def sleep(self, delay_ms: float, kind: str = SESSION) -> None:
@@ -97,7 +97,7 @@ class BrokerClock:
     @property
     def is_moved(self) -> bool:
         """Whether somebody moves time at this moment, as far as the next thing that is due."""
-        return getattr(self._clock, "is_advancing", False)
+        return getattr(self.behind, "is_advancing", False)
 
     # The process
 

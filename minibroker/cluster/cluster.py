@@ -68,6 +68,8 @@ ASKED = "somebody asked for it"
 class Cluster(ClusterAdmin):
     """Brokers with ids one after the other, and a controller."""
 
+    noun = "cluster"  # as refusals of verbs call it
+
     def __init__(
         self,
         settings: Mapping[str, str],

@@ -12,12 +12,13 @@ from typing import Any
 
 import pytest
 
+from minibroker.broker.verb import FORMS
 from minibroker.cli import main as cli_main
 from minibroker.cli.cluster import usage
 from minibroker.client.control import Refusal, ask
 from minibroker.clock import LoopClock
 from minibroker.cluster.cluster import Cluster
-from minibroker.cluster.control import FORMS, call, call_through
+from minibroker.cluster.control import call, call_through
 from minibroker.cluster.verbs import VERBS
 from minibroker.errors import KafkaError
 
