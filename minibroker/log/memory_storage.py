@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 SHORT_BYTES_MAX: Final = 1 << 20
 SPARE_SHARE: Final = 1  # a buffer that must grow gets its length on top: memory that nobody has touched takes none
 SPARE_BYTES_MIN: Final = 256
+SHARED: Final = (bytes, memoryview)
+COPIED_BYTES_MAX: Final = 16 * 1024  # so much costs less to copy than to keep apart from what it is a view of
 
 
 def failure(doing: str, path: str, error: int, told: str = "") -> StorageError:
@@ -38,14 +40,14 @@ class Content:
     """The bytes of one file, whatever its names are.
 
     Invariant: the buffer is zero behind `size_bytes`, and where it ends before, the rest is zeros that take no memory,
-    as the hole of a file on a disk: indexes are as long as they may become. A `bytes` buffer is shared with others and
-    copied before the first write and before the first view.
+    as the hole of a file on a disk: indexes are as long as they may become. A buffer that cannot be written to, `bytes`
+    or a view, is shared with others and copied before the first write and before the first view that writes show in.
     """
 
     __slots__ = ("_buffer", "_retired", "_room_bytes", "modified_ms", "size_bytes")
 
-    def __init__(self, data: bytes = b"", modified_ms: int = 0):
-        self._buffer: bytes | Buffer = data
+    def __init__(self, data: bytes | memoryview = b"", modified_ms: int = 0):
+        self._buffer: bytes | memoryview | Buffer = data
         self._room_bytes = 0  # so much of the buffer is ready to be written to
         self._retired: list[Buffer] = []  # grown out of, but a view may still look: they get every write too
         self.size_bytes = len(data)
@@ -54,7 +56,7 @@ class Content:
     def write(self, position: int, data: Chunk) -> None:
         end = position + len(data)
         buffer = self._buffer
-        if end > self._room_bytes or isinstance(buffer, bytes):
+        if end > self._room_bytes or isinstance(buffer, SHARED):
             buffer = self._make_room(position, end)
         buffer[position:end] = data
         for old in self._retired:
@@ -69,10 +71,30 @@ class Content:
         return found if len(found) >= end - position else found.ljust(end - position, b"\0")
 
     def view(self) -> memoryview:
+        """Return the bytes as they are now; writes below their end show in them."""
         buffer = self._buffer
-        if len(buffer) < self.size_bytes or isinstance(buffer, bytes):
+        if len(buffer) < self.size_bytes or isinstance(buffer, SHARED):
             buffer = self._lengthen(self.size_bytes)
         return memoryview(buffer)[: self.size_bytes].toreadonly()
+
+    def look(self) -> memoryview:
+        """Return the bytes as they are now; nobody knows whether later writes show in them."""
+        buffer = self._buffer
+        if isinstance(buffer, SHARED) and len(buffer) >= self.size_bytes:
+            return memoryview(buffer)[: self.size_bytes]
+        return self.view()
+
+    def twin(self, *, only_grows: bool) -> Content:
+        """Return another file with these bytes, which are shared until one of both is written to.
+
+        only_grows: what is there is never written over, so that a view of it stays as it is while the file grows.
+        """
+        buffer = self._buffer
+        if isinstance(buffer, bytes) and len(buffer) == self.size_bytes:
+            return Content(buffer, self.modified_ms)
+        if only_grows and self.size_bytes > COPIED_BYTES_MAX:
+            return Content(self.look(), self.modified_ms)
+        return Content(self.read(0, self.size_bytes), self.modified_ms)
 
     def truncate(self, size_bytes: int) -> None:
         is_cut = size_bytes < self.size_bytes
@@ -90,12 +112,12 @@ class Content:
     def _lengthen(self, size_bytes: int) -> Buffer:
         """Return the buffer, at least that long and writable."""
         buffer = self._buffer
-        if not isinstance(buffer, (bytes, bytearray)) and lengthen(buffer, size_bytes):
+        if not isinstance(buffer, (*SHARED, bytearray)) and lengthen(buffer, size_bytes):
             longer: Buffer = buffer
         else:
             spare_bytes = max(size_bytes // SPARE_SHARE, SPARE_BYTES_MIN) if size_bytes > len(buffer) else 0
             longer = self._move(max(size_bytes, len(buffer)), spare_bytes)
-            if not isinstance(buffer, bytes):
+            if not isinstance(buffer, SHARED):
                 self._retired.append(buffer)
         if self._retired:
             self._retired = [old for old in self._retired if _is_viewed(old)]
@@ -119,7 +141,7 @@ class Content:
         self._room_bytes = 0
         if not size_bytes:
             self._buffer = b""
-        elif isinstance(buffer, bytes) or size_bytes >= len(buffer) or not _shorten(buffer, size_bytes):
+        elif isinstance(buffer, SHARED) or size_bytes >= len(buffer) or not _shorten(buffer, size_bytes):
             self._move(size_bytes)
         else:
             self._room_bytes = len(buffer)
@@ -156,6 +178,16 @@ class Directory:
     def __init__(self, modified_ms: int = 0) -> None:
         self.entries: dict[str, Node] = {}
         self.modified_ms = modified_ms
+
+
+def _twin(directory: Directory, only_grows: Callable[[str], bool]) -> Directory:
+    other = Directory(directory.modified_ms)
+    for name, node in directory.entries.items():
+        if isinstance(node, Directory):
+            other.entries[name] = _twin(node, only_grows)
+        else:
+            other.entries[name] = node.twin(only_grows=only_grows(name))
+    return other
 
 
 if TYPE_CHECKING:
@@ -270,6 +302,18 @@ class MemoryStorage:
                 directory.entries[name] = node
         directory.modified_ms = self.now_ms()
 
+    def twin(
+        self, now_ms: Callable[[], int], *, only_grows: Callable[[str], bool] = lambda name: False
+    ) -> MemoryStorage:
+        """Return a storage with the same files, whose bytes are shared until one of both writes.
+
+        only_grows: tells of a name whether such a file is never written over, so that what is there can be shared while
+        this one goes on.
+        """
+        other = MemoryStorage(now_ms)
+        other.root = _twin(self.root, only_grows)
+        return other
+
     def _new_content(self) -> Content:
         return Content(b"", self.now_ms())
 
@@ -332,7 +376,7 @@ class MemoryFile:
         return (self._content or self._closed("read")).read(position, size_bytes)
 
     def view(self, position: int, size_bytes: int) -> memoryview:
-        return (self._content or self._closed("read")).view()[position : position + size_bytes]
+        return (self._content or self._closed("read")).look()[position : position + size_bytes]
 
     def map(self) -> memoryview:
         return (self._content or self._closed("map")).view()

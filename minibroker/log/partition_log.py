@@ -132,9 +132,9 @@ class PartitionLog:
         self._rolls = [*rolls]  # base offsets of segments before which not all is flushed, and the files that say so
         self._jitter = jitter  # picks how much earlier than others a segment ends, so that not all end at once
         self._jitter_ms = 0
-        self._is_settled = is_settled  # nothing has been written since a clean stop: closing has nothing to do
+        self.is_settled = is_settled  # nothing has been written since a clean stop: closing has nothing to do
         self.names_changed = not is_settled  # whether the directory has names that may not be on the disk
-        self._epochs_unwritten = self._epochs_unsynced = False
+        self.epochs_unwritten = self._epochs_unsynced = False
         self._flushed_ms = 0
         # What became of batches that producers sent, since the log was opened.
         self.batches_in_place = 0
@@ -284,8 +284,8 @@ class PartitionLog:
 
     def _write(self, chunks: Sequence[Chunk], added: Sequence[AcceptedBatch], now_ms: int) -> None:
         active = self.active
-        self._is_settled = False
-        if self._epochs_unwritten:
+        self.is_settled = False
+        if self.epochs_unwritten:
             self.write_epochs(is_synced=False)
         try:
             active.append(chunks, added, self.settings.index_interval_bytes)
@@ -320,7 +320,7 @@ class PartitionLog:
         """
         self.check_online()
         if self.epochs.assign(leader_epoch, self.log_end_offset):
-            self._epochs_unwritten = True
+            self.epochs_unwritten = True
 
     def _note_epoch(self, leader_epoch: int, start_offset: int) -> None:
         """Note the epoch of a batch that is about to be written.
@@ -336,10 +336,10 @@ class PartitionLog:
 
     def write_epochs(self, *, is_synced: bool = True) -> None:
         """Put the epochs into their file; if that fails, the next append tries it again before it writes."""
-        self._is_settled = False
-        self._epochs_unwritten = True
+        self.is_settled = False
+        self.epochs_unwritten = True
         write_leader_epochs(self.storage, self.directory, self.epochs, is_synced=is_synced)
-        self._epochs_unwritten = False
+        self.epochs_unwritten = False
         self._epochs_unsynced = not is_synced
         self.names_changed = self.names_changed or not is_synced
 
@@ -397,7 +397,7 @@ class PartitionLog:
         self.segments.append(segment)
         self._bases.append(base_offset)
         self.names_changed = True
-        self._is_settled = False
+        self.is_settled = False
         self._jitter_ms = self._jitter(min(self.settings.segment_jitter_ms, self.settings.segment_ms))
 
     def put_segments(self, start: int, end: int, new: Sequence[Segment] = ()) -> None:
@@ -467,7 +467,7 @@ class PartitionLog:
         """
         opened: dict[str, File] = {}
         try:
-            if self.offline is not None or self._is_settled:
+            if self.offline is not None or self.is_settled:
                 return None
             segments = self.segments[self._first_unflushed() :]
             written = {path: file for segment in segments for path, file in segment.open_files().items()}
@@ -506,7 +506,7 @@ class PartitionLog:
         self._lower(self._end_after_cut(offset))
         with self.or_offline:
             self.cuts += 1
-            self._is_settled = False
+            self.is_settled = False
             self._remove_segments_above(offset)
             self.active.truncate_to(offset)
             self.log_end_offset = min(offset, self.active.next_offset())
