@@ -72,6 +72,8 @@ class Partitions:
         self._retry_ms = RETRY_MS_MIN
         self._is_at_work = False
         self._failure: Exception | None = None  # of ours, in a share
+        # Of the topic asked about last, as of an offset of the metadata.
+        self._settings_known: tuple[tuple[str, int], LogSettings] | None = None
         self._shared: list[asyncio.Future[None]] = []  # told at the end of a share
         parts.directory.floors = self._floors
 
@@ -422,7 +424,10 @@ class Partitions:
         for replica in list(self.replicas.values()) if resource_type == BROKER else self._replicas_of(name):
             if replica.topic not in settings_by_topic:
                 config = self.parts.topic_config(replica.topic)
-                settings_by_topic[replica.topic] = (self._log_settings(replica.topic), config["min.insync.replicas"])
+                settings_by_topic[replica.topic] = (
+                    self._new_log_settings(replica.topic),
+                    config["min.insync.replicas"],
+                )
             replica.log.settings, min_in_sync = settings_by_topic[replica.topic]
             replica.set_min_in_sync(min_in_sync, self.parts.clock.steady_ms())
             self.upkeep.settle(replica.log.settings)
@@ -453,5 +458,12 @@ class Partitions:
         return floors
 
     def _log_settings(self, topic: str) -> LogSettings:
+        """Return what the logs of a topic are to do: once for its partitions, opened one after the other."""
+        place = (topic, self.parts.image.offset)
+        if self._settings_known is None or self._settings_known[0] != place:
+            self._settings_known = (place, self._new_log_settings(topic))
+        return self._settings_known[1]
+
+    def _new_log_settings(self, topic: str) -> LogSettings:
         config = self.parts.topic_config(topic)
         return log_settings(config, self.parts.emulated.message_format(config))
