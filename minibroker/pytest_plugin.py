@@ -7,6 +7,7 @@
 kafka               a broker for one test, on memory and a free port; `@pytest.mark.kafka(...)` holds its arguments
 kafka_broker        the same by another name, for files that import the module `kafka` of kafka-python
 kafka_session       one for all tests, in each worker of xdist; override `kafka_session_options` with its arguments
+kafka_snapshot      override it with what is loaded once: each `kafka` goes on from there, on its own
 kafka_topic         the name of a topic on `kafka_session` that one test has for itself
 minibroker_cluster  three brokers for one test, to be killed, cut and paused; `@pytest.mark.minibroker_cluster(...)`
 kafka_cluster       the same by another name
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
     from typing import Any
 
-    from minibroker.embedded import Broker, Cluster
+    from minibroker.embedded import Broker, BrokerSnapshot, Cluster
 
 MARKERS = (
     "kafka(**arguments): what minibroker.Broker is called with for the fixture `kafka`, such as topics=['orders:3']",
@@ -118,12 +119,22 @@ def _shown(request: pytest.FixtureRequest, name: str, running: Broker | Cluster)
     request.node.stash.setdefault(RUNNING, {})[name] = running
 
 
+@pytest.fixture(scope="session")
+def kafka_snapshot() -> BrokerSnapshot[Broker] | None:
+    """What each `kafka` goes on from: override it in conftest.py, with the snapshot of a broker with data."""
+    return None
+
+
 @pytest.fixture
-def kafka(request: pytest.FixtureRequest) -> Iterator[Broker]:
+def kafka(request: pytest.FixtureRequest, kafka_snapshot: BrokerSnapshot[Broker] | None) -> Iterator[Broker]:
     """A broker for this test alone."""
     from minibroker.embedded import Broker
 
     arguments = _arguments(request, "kafka")
+    if kafka_snapshot is not None:
+        if _outside(request.config, "bootstrap"):
+            pytest.skip("kafka_snapshot is not to be had of an outside broker: what is in there stays in this process")
+        arguments = {"snapshot": kafka_snapshot, **arguments}
     with _attached(request, arguments) or Broker(**arguments) as broker:
         _shown(request, "kafka", broker)
         yield broker

@@ -270,3 +270,53 @@ def test_a_test_that_fails_shows_its_own_line_and_what_there_was(pytester: pytes
     assert "hosted.py" not in shown
     assert "concurrent/futures" not in shown
     assert "quiet" not in shown
+
+
+SNAPSHOT = """
+    import pytest
+    from minibroker import Broker
+
+    @pytest.fixture(scope="session")
+    def kafka_snapshot():
+        with Broker(topics=["orders"]) as broker:
+            broker.load("orders", [{"id": 1}, {"id": 2}], key="id")
+            yield broker.snapshot()
+"""
+
+
+def test_every_test_goes_on_from_what_was_loaded_once_and_nothing_is_left(pytester: pytest.Pytester) -> None:
+    pytester.makeconftest(SNAPSHOT)
+    pytester.makepyfile("""
+        import os
+        import threading
+        import pytest
+
+        HELD = []
+
+        @pytest.mark.parametrize("number", range(100))
+        def test_orders(kafka, number):
+            assert len(kafka.records("orders")) == 2
+            kafka.produce("orders", {"id": number})
+            assert len(kafka.records("orders")) == 3
+            HELD.append((threading.active_count(), len(os.listdir("/dev/fd"))))
+
+        def test_nothing_is_left():
+            assert len({*HELD[1:]}) <= 1, HELD
+
+        @pytest.mark.kafka(topics=["bills"])
+        def test_more_topics(kafka):
+            assert kafka.topics() == {"bills": 1, "orders": 1}
+
+        @pytest.mark.kafka(snapshot=None)
+        def test_empty(kafka):
+            assert kafka.topics() == {}
+        """)
+    run(pytester, "-n", "2").assert_outcomes(passed=103)
+
+
+def test_what_was_loaded_here_is_not_to_be_had_outside(pytester: pytest.Pytester) -> None:
+    pytester.makeconftest(SNAPSHOT)
+    pytester.makepyfile("def test_orders(kafka): ...")
+    result = run(pytester, "-rs", "--kafka-bootstrap=localhost:1")
+    result.assert_outcomes(skipped=1)
+    result.stdout.fnmatch_lines(["*kafka_snapshot is not to be had of an outside broker*"])

@@ -210,6 +210,21 @@ class SteeredClock:
         self._ahead_ms += amount_ms
         self._tell("jump", amount_ms)
 
+    @property
+    def moved(self) -> tuple[int, float, bool] | None:
+        """What it shows, how fast it runs and whether it is frozen; None as long as nobody has steered it."""
+        return None if self.when_steered is not None else (self.now_ms(), self._rate, self._is_frozen)
+
+    def move(self, moved: tuple[int, float, bool] | None) -> None:
+        """Be as another clock has moved, before anybody goes by this one."""
+        self.reset()
+        if moved is not None:
+            now_ms, rate, is_frozen = moved
+            self.rate(rate)
+            if is_frozen:
+                self.freeze()
+            self.jump(now_ms - self.now_ms())
+
     async def advance(self, amount: float | str, *, sessions: bool = False) -> None:
         """Move the clock on: 7d, 30s, 250ms; sessions: heartbeats go on, too, and who is silent is taken for dead.
 

@@ -3,6 +3,7 @@
 broker.py          one broker, as people use it: the same verbs wherever it runs
 in_process.py      a broker in a running loop
 process.py         a broker in a process of its own; remote.py: what is asked over the wire
+snapshot.py        what a broker has stored at one moment, for others that go on from there
 attached.py        a broker that somebody else runs; outside.py: lending one to a test
 cluster.py         several brokers, as people use them
 cluster_engine.py  a cluster in a running loop; cluster_views.py: what a program sees of it
@@ -29,12 +30,14 @@ if TYPE_CHECKING:
     from minibroker.cleaner.results import RollRow as RollRow
     from minibroker.embedded.cluster import Cluster as Cluster
     from minibroker.embedded.cluster_views import ReplicaRow as ReplicaRow
+    from minibroker.embedded.snapshot import BrokerSnapshot as BrokerSnapshot
     from minibroker.groups.view_rows import GroupView as GroupView
     from minibroker.transactions.view_rows import TransactionView as TransactionView
 
 __all__ = [
     "Broker",
     "BrokerError",
+    "BrokerSnapshot",
     "Cluster",
     "CompactionRow",
     "FaultError",
@@ -69,4 +72,8 @@ def __getattr__(name: str) -> object:
         from minibroker.embedded.cluster_views import ReplicaRow
 
         return ReplicaRow
+    if name == "BrokerSnapshot":
+        from minibroker.embedded.snapshot import BrokerSnapshot
+
+        return BrokerSnapshot
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

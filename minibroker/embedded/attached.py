@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from minibroker.embedded.client_settings import Access
     from minibroker.embedded.writing import Writer
     from minibroker.groups.view_rows import GroupPartition, GroupRow, GroupView
+    from minibroker.log.storage import Storage
 
     T = TypeVar("T")
 
@@ -115,6 +116,9 @@ class Outside(Remote):
 
     def steered_clock(self) -> SteeredClock:
         self._refuse("its clock")
+
+    async def snapshot(self) -> Storage:
+        self._refuse("a snapshot")
 
     async def ask(self, *_: Any, **__: Any) -> Any:
         self._refuse("what minibroker has of its own")

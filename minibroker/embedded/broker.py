@@ -27,7 +27,7 @@ from minibroker.config.listeners import (
 )
 from minibroker.config.start import data_directory
 from minibroker.embedded.arguments import check_kinds, clock_from, config_of, users_from, wanted_topics
-from minibroker.embedded.engine import Engine, Start
+from minibroker.embedded.engine import BrokerError, Engine, Start
 from minibroker.embedded.hosted import Verbs
 from minibroker.embedded.in_process import InProcess, new_storage
 from minibroker.embedded.verbs import OF_ENGINE, WAITING, Asked
@@ -35,12 +35,14 @@ from minibroker.embedded.verbs import OF_ENGINE, WAITING, Asked
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-    from typing import Literal
+    from typing import Any, Literal, Self
 
     from minibroker.clock import Clock
     from minibroker.embedded.attached import Attached
     from minibroker.embedded.faults import BrokerFaults
+    from minibroker.embedded.snapshot import BrokerSnapshot, Seed
 
+LOOPBACK = "127.0.0.1"
 MODULES_OF_KAFKA_PYTHON = ("admin", "consumer", "errors", "producer", "structs")
 OF_CLOCK: Verbs[Engine] = Verbs(lambda engine: engine.steered_clock())
 
@@ -56,7 +58,7 @@ class Broker(Asked):
         self,
         *,
         port: int = 0,
-        host: str = "127.0.0.1",
+        host: str = LOOPBACK,
         data_dir: str | os.PathLike[str] | None = None,
         topics: str | Iterable[str] = (),
         config: Mapping[str, object] | None = None,
@@ -68,6 +70,7 @@ class Broker(Asked):
         clock: Clock | Literal["steered"] | None = None,
         tls: bool = False,
         users: Mapping[str, str] | None = None,
+        snapshot: BrokerSnapshot[Any] | None = None,
         **settings: object,
     ):
         """Check everything that can be checked without starting; raise ConfigError for what no setting takes.
@@ -81,7 +84,15 @@ class Broker(Asked):
         clock: by default, or as "steered", one that shows the machine's time until it is moved, as by `advance`.
         tls: serve TLS, with certificates that are made for it; client_config says where clients find them.
         users: names with passwords, of PLAIN and both mechanisms of SCRAM; clients have to log in then.
+        snapshot: what it goes on from, with the arguments and the time of its broker where no others are given.
         """
+        below: Mapping[str, object] = {}
+        if snapshot is not None:
+            was = _checked(snapshot).arguments
+            host = was.host if host == LOOPBACK else host
+            node_id = was.node_id if node_id == 1 else node_id
+            as_version, users, tls = as_version or was.as_version, users or was.users, tls or was.tls
+            below = was.settings
         check_kinds(
             Broker,
             port=(port, int, "a number"),
@@ -99,7 +110,7 @@ class Broker(Asked):
         self._users = users_from(users)
         self._as_version = as_version
         protocol = protocol_of(uses_tls=tls, asks_for_login=self._users is not None)
-        own: dict[str, object] = {"listeners": f"{protocol}://{address(host, port)}"}
+        own: dict[str, object] = {"listeners": f"{protocol}://{address(host, port)}", **below}
         if self._users is not None:
             own["sasl.enabled.mechanisms"] = self._users.mechanisms
         if not {"broker.id", "broker_id"} & {*settings, *(config or {})}:
@@ -120,7 +131,18 @@ class Broker(Asked):
             cluster_id,
             self._users,
         )
+        self._made = (checked, str(own["listeners"]), host, tls)
+        self._snapshot = snapshot  # what it goes on from, and `reset` goes back to
+        self._seed: Seed | None = None
         self.clock: Clock = LoopClock() if process else clock_from(clock)
+        if snapshot is not None:
+            from minibroker.embedded.snapshot import Seed
+
+            self._seed = Seed(snapshot)
+            if process and directory is None:
+                raise ValueError("a process of its own goes on from a snapshot in a directory: give data_dir=")
+            if isinstance(self.clock, SteeredClock) and self.clock is not clock:
+                self.clock.move(snapshot.moved)
         self._is_process, self._runs_here = process, not process
         self._storage = None if process else new_storage(self._start.data_dir, self.clock)
 
@@ -155,11 +177,11 @@ class Broker(Asked):
 
     def _new_engine(self) -> Engine:
         if self._storage is not None:
-            return InProcess(self._start, self._storage, self.clock)
+            return InProcess(self._start, self._storage, self.clock, self._seed)
         from minibroker.embedded.client_settings import client_settings
         from minibroker.embedded.process import Subprocess
 
-        return Subprocess(self._start, client_settings("minibroker", self._access("")))
+        return Subprocess(self._start, client_settings("minibroker", self._access("")), self._seed)
 
     def _has_started(self, engine: Engine) -> None:
         self._start = self._start._replace(settings={**self._start.settings, "listeners": engine.listeners})
@@ -181,6 +203,104 @@ class Broker(Asked):
 
         return Attached(bootstrap_servers, config, {*dir(cls), "clock"})
 
+    # Snapshots
+
+    def snapshot(self) -> BrokerSnapshot[Self]:
+        """Return what is stored at this moment, for brokers that go on from there; BrokerError if it is not whole.
+
+        On a disk it is a directory beside that of the broker, until it is closed or garbage.
+        """
+        return self._call(self._taken(), blocks=self._start.data_dir is not None)
+
+    async def asnapshot(self) -> BrokerSnapshot[Self]:
+        """Return what is stored at this moment, for brokers that go on from there; BrokerError if it is not whole.
+
+        On a disk it is a directory beside that of the broker, until it is closed or garbage.
+        """
+        return await self._await(self._taken())
+
+    @classmethod
+    def load_snapshot(cls, path: str | os.PathLike[str]) -> BrokerSnapshot[Self]:
+        """Return what a data directory holds, for brokers that go on from there; BrokerError if it is none.
+
+        It must stay as it is. Settings and users that were arguments are not in there.
+        """
+        from minibroker.embedded.snapshot import read_directory
+
+        return read_directory(os.fspath(path), cls)
+
+    def reset(self, snapshot: BrokerSnapshot[Any] | None = None) -> None:
+        """Be as a snapshot, by default as when it was first started: connections end, and port and arguments stay.
+
+        BrokerError: it cannot start so, and is stopped.
+        """
+        start = self._reset_start(snapshot)
+        try:
+            engine = self._call(self._begun_anew(*start), blocks=True)
+        except BrokerError:
+            self._stopped()
+            raise
+        self._replaced(engine)
+
+    async def areset(self, snapshot: BrokerSnapshot[Any] | None = None) -> None:
+        """Be as a snapshot, by default as when it was first started: connections end, and port and arguments stay.
+
+        BrokerError: it cannot start so, and is stopped.
+        """
+        start = self._reset_start(snapshot)
+        try:
+            engine = await self._await(self._begun_anew(*start))
+        except BrokerError:
+            self._stopped()
+            raise
+        self._replaced(engine)
+
+    async def _taken(self) -> BrokerSnapshot[Self]:
+        from minibroker.embedded.snapshot import Arguments, BrokerSnapshot, arguments_of
+
+        config, listeners, host, tls = self._made
+        passwords = None if self._users is None else self._users.passwords
+        moved = self.clock.moved if isinstance(self.clock, SteeredClock) else None
+        given = Arguments(config["node.id"], host, self._as_version, tls, passwords)
+        storage = await self._running().snapshot()
+        arguments = arguments_of(config, listeners, given)
+        return BrokerSnapshot(storage, type(self), arguments, moved, is_temporary=True)
+
+    def _reset_start(self, snapshot: BrokerSnapshot[Any] | None) -> tuple[Start, BrokerSnapshot[Any] | None]:
+        """Return what a reset starts with; ValueError says why there can be none."""
+        engine = self._running()
+        if not isinstance(engine, InProcess):
+            raise ValueError("a broker in a process of its own cannot be reset: stop it, and start a fork in its place")
+        if snapshot is None:
+            if self._snapshot is None and self._start.data_dir is not None:
+                raise ValueError("what was on the disk at the start is not kept: give reset() a snapshot")
+            return self._start._replace(cluster_id=engine.cluster_id), self._snapshot
+        if (node_id := _checked(snapshot).arguments.node_id) != (mine := self._made[0]["node.id"]):
+            raise ValueError(f"the snapshot is of a broker with node_id={node_id}, and this one has {mine}")
+        return self._start._replace(topics=(), cluster_id=None), snapshot  # its topics are those that it holds
+
+    async def _begun_anew(self, start: Start, snapshot: BrokerSnapshot[Any] | None) -> InProcess:
+        """Stop, empty the storage, and start with a snapshot, or with nothing."""
+        seed = None
+        if snapshot is not None:
+            from minibroker.embedded.snapshot import Seed
+
+            snapshot.check_open()
+            seed = Seed(snapshot)
+        await self._running().stop()
+        if start.data_dir is None:
+            self._storage = new_storage(None, self.clock)
+        else:
+            from minibroker.embedded.snapshot import empty
+
+            empty(start.data_dir)
+        assert self._storage is not None
+        if isinstance(self.clock, SteeredClock):
+            self.clock.move(None if snapshot is None else snapshot.moved)
+        engine = InProcess(start, self._storage, self.clock, seed)
+        await engine.start()
+        return engine
+
     # The verbs, each with its twin
 
     requests, arequests = OF_ENGINE(Engine.requests)
@@ -200,3 +320,12 @@ class Broker(Asked):
     advance, aadvance = OF_CLOCK(SteeredClock.advance)
     rate, arate = OF_CLOCK(SteeredClock.rate)
     jump, ajump = OF_CLOCK(SteeredClock.jump)
+
+
+def _checked(snapshot: BrokerSnapshot[Any]) -> BrokerSnapshot[Any]:
+    """Return a snapshot; TypeError for what is none."""
+    from minibroker.embedded.snapshot import BrokerSnapshot
+
+    if not isinstance(snapshot, BrokerSnapshot):
+        raise TypeError(f"snapshot={snapshot!r} is none: say broker.snapshot(), or Broker.load_snapshot(path)")
+    return snapshot

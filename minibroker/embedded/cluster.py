@@ -48,7 +48,7 @@ from minibroker.events import EventStream
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
-    from typing import Literal
+    from typing import Literal, NoReturn
 
     from minibroker.clock import Clock
     from minibroker.embedded.faults import BrokerFaults
@@ -195,6 +195,13 @@ class Cluster(Hosted[ClusterEngine]):
             self,
             lambda *what: self._running().control(broker, *what),
             lambda: self._engine is not None and self._engine.has_faults(broker),
+        )
+
+    def snapshot(self) -> NoReturn:
+        """Refuse: a follower may be behind what a leader has acknowledged, so no moment is all of a cluster's."""
+        raise NotImplementedError(
+            "a cluster has no snapshot: its brokers hold different parts of what was acknowledged at any moment. Make "
+            "one of a single Broker, or stop the cluster and copy its data_dir, which another Cluster can go on with"
         )
 
     # The verbs, each with its twin

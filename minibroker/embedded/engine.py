@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from minibroker.clock.steered import SteeredClock
     from minibroker.config.topic_texts import WantedTopic
     from minibroker.groups.view_rows import GroupRow, GroupView
+    from minibroker.log.storage import Storage
     from minibroker.security.users import Users
     from minibroker.traffic.lines import RequestRow
     from minibroker.transactions.view_rows import TransactionView
@@ -85,6 +86,10 @@ class Engine(Runs, Protocol):
         self, method: str, path: str, body: Mapping[str, Any] | None = None, *, timeout_ms: float = ANSWER_MS
     ) -> Any:
         """Return what a route of broker/http_verbs.py answers; FaultError or HttpRefusal say why not."""
+        ...
+
+    async def snapshot(self) -> Storage:
+        """Return a copy of all that the broker has stored, as after a clean stop."""
         ...
 
     # The verbs, as Broker has them

@@ -184,6 +184,13 @@ class Hosted(Generic[E]):
         forking.remember(self)
         self._finalizer = weakref.finalize(self, _forgotten, repr(self), engine, loop, background, self._ca)
 
+    def _replaced(self, engine: E) -> None:
+        """Go on with another engine, which runs in the same loop; the first has stopped."""
+        assert self._finalizer is not None
+        assert self._loop is not None
+        self._finalizer.detach()
+        self._started(engine, self._loop, self._background)
+
     def _stopped(self) -> None:
         assert self._finalizer is not None
         self._finalizer.detach()

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from minibroker.clock import Clock
     from minibroker.embedded.engine import Start
     from minibroker.embedded.record import Record
+    from minibroker.embedded.snapshot import Seed
     from minibroker.log.storage import Storage
     from minibroker.replication.replica import Replica
     from minibroker.traffic.lines import RequestRow
@@ -58,8 +59,10 @@ async def ask(node: Node, method: str, path: str, body: Mapping[str, Any] | None
 class InProcess(Engine):
     """A Node of this process."""
 
-    def __init__(self, start: Start, storage: Storage, clock: Clock):
+    def __init__(self, start: Start, storage: Storage, clock: Clock, seed: Seed | None = None):
+        """seed: what is in the storage when the broker starts for the first time."""
         self._storage = storage
+        self._seed = seed
         self._topics = start.topics
         self._clock = clock
         self._node = Node(
@@ -85,6 +88,8 @@ class InProcess(Engine):
         if isinstance(self._clock, SteeredClock):
             self._clock.attach()
         try:
+            if self._seed is not None:
+                await self._seed.sow(self._storage)
             await node.start()
         except START_FAILURES as failure:
             raise BrokerError(str(failure)) from failure
@@ -99,6 +104,15 @@ class InProcess(Engine):
 
     async def stop(self) -> None:
         await self._node.stop()
+
+    async def snapshot(self) -> Storage:
+        from minibroker.embedded.snapshot import copy_of
+
+        return await copy_of(self._node)
+
+    @property
+    def cluster_id(self) -> str:
+        return self._node.cluster_id
 
     def abandon(self) -> None:
         self._storage.unlock()

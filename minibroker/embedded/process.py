@@ -18,6 +18,8 @@ from minibroker.config.tables import find_broker_setting
 from minibroker.embedded.engine import ANSWER_MS, BrokerError, HttpRefusal
 from minibroker.embedded.remote import Remote
 from minibroker.embedded.writing import tells_versions
+from minibroker.errors import StorageError
+from minibroker.log.storage import OsStorage
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
 
     from minibroker.clock.steered import SteeredClock
     from minibroker.embedded.engine import Start
+    from minibroker.embedded.snapshot import Seed
+    from minibroker.log.storage import Storage
 
 PREFIX = "minibroker serve: "
 
@@ -58,10 +62,11 @@ class Lines(asyncio.Protocol):
 class Subprocess(Remote):
     """A process."""
 
-    def __init__(self, start: Start, access: Mapping[str, str]):
-        """access: settings of our own client."""
+    def __init__(self, start: Start, access: Mapping[str, str], seed: Seed | None = None):
+        """access: settings of our own client. seed: what is in the directory when the broker starts first."""
         super().__init__(access, tells_versions=start.as_version is None or tells_versions(start.as_version))
         self._address = ""
+        self._seed, self._data_dir = seed, start.data_dir
         self._command = command(start)
         # Everybody may read a command line, and nobody else an environment.
         self._secrets = {variable_of_name(name): text for name, text in start.settings.items() if _is_secret(name)}
@@ -74,6 +79,12 @@ class Subprocess(Remote):
         return self._address
 
     async def start(self) -> None:
+        if self._seed is not None:
+            assert self._data_dir is not None
+            try:
+                await self._seed.sow(OsStorage(os.path.abspath(self._data_dir)))
+            except StorageError as failure:
+                raise BrokerError(str(failure)) from failure
         process = self._process = subprocess.Popen(
             self._command,
             stdin=subprocess.PIPE,  # its end tells the broker that we are gone, however that came about
@@ -123,6 +134,12 @@ class Subprocess(Remote):
 
     def steered_clock(self) -> SteeredClock:
         raise TypeError("a broker in a process of its own goes by the machine's clock, which cannot be moved")
+
+    async def snapshot(self) -> Storage:
+        raise ValueError(
+            "a broker in a process of its own cannot be copied while it runs, nor reset: load the data in one of this "
+            "process, and give its copy to others by snapshot.fork(process=True, data_dir=...)"
+        )
 
     async def ask(
         self, method: str, path: str, body: Mapping[str, Any] | None = None, *, timeout_ms: float = ANSWER_MS
