@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import socket
 from collections.abc import Iterator
@@ -175,6 +176,36 @@ async def test_the_twins_are_awaited(data_dir: Path | None) -> None:
                 broker.reset(snapshot)
             await broker.areset(snapshot)
             assert len(await broker.arecords("orders")) == 1
+
+
+async def test_who_writes_meanwhile_loses_nothing_and_each_snapshot_has_what_was_acknowledged(
+    data_dir: Path | None,
+) -> None:
+    async with (
+        Broker(topics=["orders"], data_dir=data_dir) as broker,
+        Client(broker.bootstrap_servers) as client,
+        Producer(client, idempotent=True) as producer,
+    ):
+        acknowledged, is_over = 0, False
+
+        async def write() -> None:
+            nonlocal acknowledged
+            while not is_over:
+                await producer.send("orders", b"x" * 3000)
+                acknowledged += 1
+
+        writers = [asyncio.ensure_future(write()) for _ in range(4)]
+        for count in range(40, 200, 40):
+            await broker.await_records("orders", count, timeout=60)
+            before = acknowledged
+            with await broker.asnapshot() as snapshot:
+                async with snapshot.fork() as fork:
+                    offsets = [record.offset for record in await fork.arecords("orders")]
+            assert offsets == [*range(len(offsets))]
+            assert len(offsets) >= before
+        is_over = True
+        await asyncio.gather(*writers)
+        assert len(await broker.arecords("orders")) == acknowledged
 
 
 # What a fork goes on with
