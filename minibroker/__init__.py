@@ -10,12 +10,13 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from minibroker.embedded import Broker as Broker
     from minibroker.embedded import Cluster as Cluster
+    from minibroker.embedded.simulated.decorator import simulate as simulate
 
-__all__ = ["Broker", "Cluster", "__version__"]
+__all__ = ["Broker", "Cluster", "__version__", "simulate"]
 
 
 def __getattr__(name: str) -> object:
-    global Broker, Cluster
+    global Broker, Cluster, simulate
     if name == "Broker":
         from minibroker.embedded import Broker
 
@@ -24,6 +25,10 @@ def __getattr__(name: str) -> object:
         from minibroker.embedded import Cluster
 
         return Cluster
+    if name == "simulate":
+        from minibroker.embedded.simulated.decorator import simulate
+
+        return simulate
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -20,6 +20,8 @@ indirect=True)`. What must hold: nothing that a marker or a parameter says is pa
 With `--kafka-bootstrap=localhost:9092` the same tests run on a broker that somebody else runs, a real Kafka for
 example; what cannot be had there is skipped by its name (embedded/outside.py, attached.py).
 
+`--simulate-seeds=1000` and `--simulate-seed=17` are for tests with `@minibroker.simulate` (embedded/simulated).
+
 A broker runs in a thread, so tests with a loop of their own use it as well, and no plugin for asyncio is asked for.
 Where no test asks for a fixture, nothing of minibroker is imported but this file.
 """
@@ -53,6 +55,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     ):
         group.addoption(f"--kafka-{name}", metavar={"bootstrap": "HOST:PORT", "config": "FILE"}[name], help=words)
         parser.addini(f"kafka_{name}", words)
+    simulated = "tests with @minibroker.simulate"
+    group.addoption("--simulate-seeds", metavar="N", type=int, help=f"run {simulated} from so many seeds")
+    group.addoption("--simulate-seed", metavar="SEED", type=int, help=f"run {simulated} from this seed alone")
 
 
 def _outside(config: pytest.Config, name: str) -> str:
@@ -67,6 +72,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Refuse a marker of a test that does not ask for what the marker is about: it would do nothing."""
+    if (simulated := getattr(getattr(item, "function", None), "simulated", None)) is not None:
+        options = item.config.option
+        simulated.told(item.nodeid, options.simulate_seed, options.simulate_seeds)
     for marker in item.own_markers:
         if marker.name in FIXTURES and not {*FIXTURES[marker.name]} & {*getattr(item, "fixturenames", ())}:
             import inspect

@@ -95,7 +95,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "embedded": {
         *("errors", "clock", "reporter", "events", "event_kinds", "log", "metadata", "config"),
         *("replication", "groups", "transactions", "cleaner", "security", "server", "faults", "broker", "cluster"),
-        *("client", "traffic"),
+        *("client", "simulation", "traffic"),
     },
     "serve": {
         *("errors", "clock", "events", "log", "metadata", "config", "security", "server", "faults", "broker"),

@@ -11,7 +11,7 @@ Not here: what is done to a cluster while it runs (minibroker/cluster/) and how 
 from __future__ import annotations
 
 import os
-from random import SystemRandom
+from random import Random, SystemRandom
 from typing import NamedTuple
 
 from minibroker.clock import LoopClock
@@ -93,8 +93,11 @@ class ClusterEngine:
         clock: Clock,
         events: EventStream,
         reporter: Reporter | None = None,
+        chance: Random | None = None,
     ):
-        """storages: the disks by name, "controller" or "broker-1"; those in memory outlive the engine there."""
+        """chance: by default that of the system.
+
+        storages: the disks by name, "controller" or "broker-1"; those in memory outlive the engine there."""
         self.start_options = start
         self.clock = clock
         self.events = events
@@ -113,7 +116,7 @@ class ClusterEngine:
             cluster_id=start.cluster_id,
             as_version=start.as_version,
             clock=clock,
-            chance=SystemRandom(),
+            chance=chance or SystemRandom(),
             events=events,
             reporter=reporter,
             log_dir=lambda name: "memory" if data_dir is None else os.path.join(os.path.abspath(data_dir), name),

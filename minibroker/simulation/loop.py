@@ -73,6 +73,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self.chance = chance
         self.sockets = Sockets(self, chance)
         self.failures: list[BaseException] = []  # that nobody handled
+        self.strays: list[Stray] = []  # that were raised, also if somebody swallowed them
         self.limit_s = limit_s
         self._now = 0.0
         self._numbers = 0
@@ -101,6 +102,11 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         if self._now > self.limit_s:
             raise OutOfTime(f"not done after {self._now:g} virtual seconds:\n{self._waiting()}")
         return []
+
+    def stray(self, words: str) -> Stray:
+        """Return the error for something that reaches for the real world; it is kept, too."""
+        self.strays.append(Stray(words))
+        return self.strays[-1]
 
     def next_number(self) -> int:
         self._numbers += 1
@@ -176,7 +182,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         **_: Any,
     ) -> SimulatedServer:
         if ssl:
-            raise Stray("no TLS in a simulation")
+            raise self.stray("no TLS in a simulation")
         return self.sockets.listen(protocol_factory, host or "", port or 0, start_serving=start_serving)
 
     async def create_connection(  # type: ignore[override]
@@ -190,7 +196,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         **_: Any,
     ) -> tuple[SimulatedTransport, asyncio.BaseProtocol]:
         if ssl or sock or host is None or port is None:
-            raise Stray("a simulation has TCP by host and port, nothing else")
+            raise self.stray("a simulation has TCP by host and port, nothing else")
         return await self.sockets.connect(protocol_factory, host, port)
 
     # The end

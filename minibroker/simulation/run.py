@@ -9,9 +9,9 @@
 
 What must hold: the seed is the whole input. What the program gives to `world.trace`, all events, and all bytes that
 reach a program are in the hash. An error that nobody handled ends the run as its failure, even if the program is happy.
-Code that is not ours asks the machine for time and chance, and gets the simulation's meanwhile. Names that somebody
-bound when a module was imported (`def f(now=time.time)`) escape, and so does compiled code that asks the system itself:
-pass timestamps to such.
+Code that is not ours asks the machine for time and chance, and gets the simulation's meanwhile. Defaults that somebody
+bound when a module was imported (`def f(now=time.time)`) escape, and so does compiled code that asks the system itself,
+but that of aiokafka (foreign_clients.py). What would leave the simulation is refused by name (strays.py).
 """
 
 from __future__ import annotations
@@ -30,8 +30,10 @@ from zlib import crc32
 import minibroker.event_kinds  # noqa: F401  # so that KINDS has them
 from minibroker.clock import LoopClock
 from minibroker.events import KINDS, Event, EventStream
-from minibroker.simulation.loop import OutOfTime, SimulatedLoop, Stray, is_dead
+from minibroker.simulation.foreign_clients import of_clients
+from minibroker.simulation.loop import OutOfTime, SimulatedLoop, is_dead
 from minibroker.simulation.sockets import SimulatedTransport
+from minibroker.simulation.strays import strays
 
 LIMIT_S = 30 * 86_400.0
 LINES_KEPT = 100_000
@@ -145,13 +147,9 @@ def simulate(
     return outcome
 
 
-def _no_sleep(_seconds: float) -> None:
-    raise Stray("time.sleep() would stop the simulation for real")
-
-
 @contextmanager
 def simulated_world(loop: SimulatedLoop, seed: int) -> Iterator[None]:
-    """Replace functions of the time and random modules. No garbage is collected meanwhile."""
+    """Replace functions that ask the machine for time and chance, or lead out. No garbage is collected meanwhile."""
     chance = random.Random(seed)
     replaced = [
         (time, "time", lambda: loop.now_ms() / 1000),
@@ -160,8 +158,9 @@ def simulated_world(loop: SimulatedLoop, seed: int) -> Iterator[None]:
         (time, "monotonic_ns", lambda: int(loop.time() * 1e9)),
         (time, "perf_counter", loop.time),
         (time, "perf_counter_ns", lambda: int(loop.time() * 1e9)),
-        (time, "sleep", _no_sleep),
         (os, "urandom", chance.randbytes),
+        *strays(loop),
+        *of_clients(loop.now_ms),
     ]
     before = [(module, name, getattr(module, name)) for module, name, _ in replaced]
     state = random.getstate()

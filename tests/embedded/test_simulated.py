@@ -1,0 +1,97 @@
+"""Simulated tests of applications: known bugs are found, replayed elsewhere to the same trace, and made smaller."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import minibroker
+from minibroker.simulation.loop import Stray
+
+ROOT = Path(__file__).parent.parent.parent
+APPS = "tests/embedded/simulated_apps.py"
+
+
+def pytest_of(name: str, *options: str) -> str:
+    command = [sys.executable, "-m", "pytest", "-n", "0", "-q", "-p", "no:cacheprovider", f"{APPS}::{name}", *options]
+    environment = {**os.environ, "PYTHONHASHSEED": "5"}
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False).stdout
+
+
+@pytest.mark.slow
+@pytest.mark.interop
+@pytest.mark.parametrize(
+    "name", ["test_commit_before_work", "test_duplicate_on_retry", "test_lost_update_on_rebalance"]
+)
+def test_a_known_bug_is_found_made_smaller_and_replayed_in_another_process(name: str) -> None:
+    from tests.embedded import simulated_apps
+
+    with pytest.raises(AssertionError) as found:
+        getattr(simulated_apps, name)()
+    note = found.value.__notes__[-1]
+    first = re.search(
+        r"seed (\d+) fails \(trace (\w+)\); made smaller, from (\d+) faults to (\d+) \(trace (\w+)\)", note
+    )
+    assert first, note
+    assert int(first[4]) <= int(first[3])
+    assert int(first[1]) < 200
+    again = pytest_of(name, f"--simulate-seed={first[1]}")
+    assert first[0] in again
+    assert f"again: pytest {APPS}::{name} --simulate-seed={first[1]}" in again
+
+
+@pytest.mark.slow
+@pytest.mark.interop
+def test_an_application_without_the_bug_passes() -> None:
+    assert "1 passed" in pytest_of("test_commit_after_work", "--simulate-seeds=10")
+
+
+@pytest.mark.parametrize(
+    ("escape", "words"),
+    [
+        (lambda: time.sleep(1), "time.sleep"),
+        (lambda: threading.Thread(target=int).start(), "a thread runs in real time"),
+        (lambda: subprocess.run(["true"], check=False), "another program"),
+    ],
+)
+def test_what_escapes_virtual_time_is_named_with_its_line(escape: Any, words: str) -> None:
+    @minibroker.simulate(seeds=1, faults=())
+    async def escaping(world: Any) -> None:
+        with contextlib.suppress(Stray):  # as foreign code may do
+            escape()
+
+    with pytest.raises(Stray, match=words) as refused:
+        escaping()
+    assert "test_simulated.py:" in str(refused.value)
+
+
+def test_what_fails_without_faults_is_said_to() -> None:
+    @minibroker.simulate(seeds=1)
+    async def wrong(world: Any) -> None:
+        assert world.seed == 1
+
+    with pytest.raises(AssertionError) as found:
+        wrong()
+    assert "it fails without any fault" in found.value.__notes__[-1]
+
+
+def test_a_coroutine_that_could_run_but_once_is_refused() -> None:
+    @minibroker.simulate(seeds=1, faults=())
+    async def once(world: Any) -> None:
+        async def worker() -> None: ...
+
+        world.run(worker())
+
+    with pytest.raises(TypeError, match="takes a function and its arguments"):
+        once()
+    with pytest.raises(ValueError, match="there is no 'kil app'"):
+        minibroker.simulate(faults=["kil app"])
