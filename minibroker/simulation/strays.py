@@ -34,10 +34,11 @@ COMPILED = (
     "librdkafka has threads, sockets and a clock of its own, which no simulation can hold: use aiokafka here, and test "
     "this one on a minibroker.Broker"
 )
-# Compiled clients, where they were imported: by module, the classes that begin to work when they are made.
-COMPILED_CLIENTS = {
+# Such clients, where they were imported: by module, the classes that begin to work when they are made.
+OTHER_CLIENTS = {
     "confluent_kafka": ("Producer", "Consumer", "SerializingProducer", "DeserializingConsumer"),
     "confluent_kafka.admin": ("AdminClient",),
+    "kafka": ("KafkaProducer", "KafkaConsumer", "KafkaAdminClient"),  # swallows what its sockets raise, and goes on
     "confluent_kafka.aio": ("AIOProducer", "AIOConsumer"),
 }
 # Functions that modules bind by `from time import monotonic`, and whose replacement they would never see.
@@ -85,10 +86,10 @@ def bound_names_follow(find_loop: Callable[[], SimulatedLoop | None]) -> Iterato
     instead: dict[int, Any] = {}
     for name in BOUND:
         instead[id(getattr(time, name))] = _late(name)
-    for module_name, names in COMPILED_CLIENTS.items():
+    for module_name, names in OTHER_CLIENTS.items():
         for name in names:
             if (client := getattr(sys.modules.get(module_name), name, None)) is not None:
-                instead[id(client)] = _refusing(f"confluent_kafka.{name}", client, find_loop)
+                instead[id(client)] = _refusing(f"{module_name}.{name}", client, find_loop)
     changed: list[tuple[dict[str, Any], str, Any]] = []
     for known, module in list(sys.modules.items()):
         if known == "time" or known.startswith("minibroker."):
@@ -117,6 +118,6 @@ def _refusing(shown: str, client: Any, find_loop: Callable[[], SimulatedLoop | N
         loop = find_loop()
         if loop is None:
             return client(*arguments, **named)
-        raise loop.stray(f"{shown}: {COMPILED} ({caller()})")
+        raise loop.stray(f"{shown}: {SOCKET if shown.startswith('kafka.') else COMPILED} ({caller()})")
 
     return refuse

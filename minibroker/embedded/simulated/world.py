@@ -12,6 +12,8 @@ What must hold: things go wrong from the first line of the test until `settle`, 
 
 from __future__ import annotations
 
+import functools
+
 from minibroker.embedded.cluster_engine import ClusterEngine
 from minibroker.embedded.simulated.apps import App
 from minibroker.embedded.simulated.harm import Harm
@@ -101,7 +103,8 @@ class SimulatedKafka:
             )
         wanted = name or getattr(function, "__name__", "app").strip("<>")
         count = sum(app.name.rpartition(" ")[0] == wanted or app.name == wanted for app in self.apps)
-        app = App(self, f"{wanted} {count + 1}" if count else wanted, lambda: function(*args))
+        call: Any = functools.partial(function, *args)
+        app = App(self, f"{wanted} {count + 1}" if count else wanted, call)
         self.apps.append(app)
         return app
 
