@@ -72,6 +72,7 @@ def test_what_escapes_virtual_time_is_named_with_its_line(escape: Any, words: st
     with pytest.raises(Stray, match=words) as refused:
         escaping()
     assert "test_simulated.py:" in str(refused.value)
+    assert not getattr(refused.value, "__notes__", [])  # no fault has made it, so none is looked for
 
 
 def test_what_fails_without_faults_is_said_to() -> None:

@@ -28,7 +28,7 @@ from minibroker.embedded.cluster_engine import ClusterStart, check_count, check_
 from minibroker.embedded.simulated.plan import NEEDS_BROKERS, WEIGHTS, Plan, drawn_plan
 from minibroker.embedded.simulated.shrinking import shrunk
 from minibroker.embedded.simulated.world import SimulatedKafka
-from minibroker.simulation.loop import SimulatedLoop
+from minibroker.simulation.loop import SimulatedLoop, Stray
 from minibroker.simulation.run import Outcome, World
 from minibroker.simulation.run import simulate as run_once
 from minibroker.simulation.strays import bound_names_follow
@@ -192,6 +192,8 @@ class Simulated:
         """Return the failure of the smallest run that fails like this one, with its story."""
         seed, failure = outcome.seed, outcome.failure
         assert failure is not None
+        if isinstance(failure, Stray):  # which no fault has made
+            return failure
         if outcome.trace_hash != self.run(test, seed, plan).trace_hash:
             failure.add_note(
                 f"seed {seed} fails, but runs another way when it is run again: something is kept from one run to the "
