@@ -1,7 +1,7 @@
 """`minibroker consume`, also `minibroker -C`: records to stdout, with the options of kcat and kafka-console-consumer.
 
-Begins at the beginning, as kcat does, and waits for more unless it is told where to end. What is no record (ends of
-partitions, progress) goes to stderr.
+Begins at the beginning, as kcat does, and waits for more unless it is told where to end; with --group where the group
+goes on (group_reading.py). What is no record (ends of partitions, progress) goes to stderr.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
 
+    from minibroker.cli.group_reading import GroupReading
     from minibroker.cli.record_format import Writer
     from minibroker.client.cluster import Cluster, TopicPartition
     from minibroker.client.consumer import Consumer
@@ -43,13 +44,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-t", "--topic", dest="more_names", action="append", default=[], metavar="TOPIC")
     parser.add_argument("-p", "--partition", default="", metavar="N,N", help="only these")
     parser.add_argument(
+        "-g", "-G", "--group", metavar="NAME",
+        help="share partitions with others of this group, go on where it has committed, commit what is written",
+    )  # fmt: skip
+    parser.add_argument(
         "-o", "--offset", dest="offsets", action="append", default=[], metavar="WHERE",
-        help="beginning, end, N, -N before the end, s@TIME, and to stop: e@TIME; TIME is ms since 1970 or a date",
+        help="beginning, end, N, -N before the end, s@TIME, and to stop: e@TIME; TIME is ms since 1970 or a date; "
+        "with --group beginning or end, where nothing is committed",
     )  # fmt: skip
     parser.add_argument("--from-beginning", action="store_true", help="as happens if nothing is said")
     parser.add_argument("-e", "--exit", dest="exits", action="store_true", help="end when everything has been read")
     parser.add_argument(
-        "-c", "--max-messages", "--count", dest="count", type=int, metavar="N", help="end after so many"
+        "-c", "-n", "--max-messages", "--count", dest="count", type=int, metavar="N", help="end after so many"
     )
     parser.add_argument("--timeout-ms", type=int, metavar="MS", help="end when nothing came for so long")
     parser.add_argument(
@@ -85,6 +91,9 @@ async def _consume(cluster: Cluster, options: argparse.Namespace) -> None:
     from minibroker.client.consumer import Consumer
 
     start, end = _bounds(options)
+    if options.group is not None and (options.partition or end is not None or start not in ("earliest", "latest")):
+        reason = "a group goes on where it has committed, with what it is given: -o beginning or end, and no -p"
+        raise Refused(f"--group {options.group}: {reason}; minibroker groups --reset-offsets lets it go on elsewhere")
     partitions = await _partitions(cluster, options)
 
     def broker_of(topic: str, partition: int) -> int:
@@ -106,22 +115,58 @@ async def _consume(cluster: Cluster, options: argparse.Namespace) -> None:
     for name, allowed in (("auto.offset.reset", RESETS), ("isolation.level", ISOLATION_LEVELS)):
         if given.get(name, next(iter(allowed))) not in allowed:
             raise Refused(f"-X {name}={given[name]}: there are {', '.join(allowed)}")
+    reset = given.get("auto.offset.reset", "error")
+    if options.group is not None and not options.offsets and "auto.offset.reset" in given:
+        start = RESETS[reset]
+    elif options.group is not None:
+        reset = str(start)
     consumer = Consumer(
         cluster,
         isolation_level=options.isolation_level or given.get("isolation.level", "read_uncommitted"),
-        out_of_range=RESETS[given.get("auto.offset.reset", "error")],
+        out_of_range=RESETS[reset],
         check_crc=given.get("check.crcs") != "false",
         bytes_max=int(given.get("fetch.max.bytes", 50 << 20)),
         partition_bytes_max=int(given.get("max.partition.fetch.bytes", 4 << 20)),
     )
+    if options.group is not None:
+        await _read_for_group(cluster, consumer, options, writer, str(start))
+        return
     async with consumer:
         stops = await _stops(cluster, partitions, end) if end is not None else {}
         await consumer.assign([(*key, where) for key, where in (await _starts(cluster, partitions, start)).items()])
         await _copy(cluster, consumer, options, writer, stops)
 
 
+async def _read_for_group(
+    cluster: Cluster, consumer: Consumer, options: argparse.Namespace, writer: Writer, policy: str
+) -> None:
+    """Write records as a member of a group; Ctrl-C too commits and leaves."""
+    from minibroker.cli.group_reading import GroupReading
+    from minibroker.client.membership import Membership
+
+    if not options.group:
+        raise Refused("--group: a group has a name")
+
+    def say(text: str) -> None:
+        if not options.quiet:
+            print(text, file=sys.stderr)
+
+    names = list(dict.fromkeys([*options.names, *options.more_names]))
+    async with consumer, Membership(cluster, options.group, names) as member:
+        group = GroupReading(cluster, consumer, member, policy, say)
+        try:
+            await _copy(cluster, consumer, options, writer, {}, group)
+        finally:
+            await group.commit()
+
+
 async def _copy(
-    cluster: Cluster, consumer: Consumer, options: argparse.Namespace, writer: Writer, stops: dict[TopicPartition, int]
+    cluster: Cluster,
+    consumer: Consumer,
+    options: argparse.Namespace,
+    writer: Writer,
+    stops: dict[TopicPartition, int],
+    group: GroupReading | None = None,
 ) -> None:
     """Write records until an end is reached, if there is one."""
     out = sys.stdout.buffer
@@ -132,7 +177,9 @@ async def _copy(
     last_ms = cluster.clock.now_ms()
     with progress:
         while True:
-            records = await consumer.fetch(wait_ms)
+            if group is not None:
+                await group.keep_up(wait_ms)
+            records = fetched = await consumer.fetch(wait_ms)
             if stops:
                 records = [record for record in records if record.offset < stops[record.topic, record.partition]]
             if left is not None:
@@ -144,6 +191,8 @@ async def _copy(
                 out.flush()
                 progress.add(len(records), len(data))
                 last_ms = cluster.clock.now_ms()
+            if group is not None:
+                await group.printed(fetched[len(records) :], is_idle=not records)
             if left == 0:
                 return
             is_done = options.exits and consumer.is_at_end
@@ -183,8 +232,10 @@ def _bounds(options: argparse.Namespace) -> tuple[int | str | AtTime, AtTime | N
                 start = "earliest"
             elif text in END:
                 start = "latest"
+            elif text == "stored" and options.group is not None:
+                continue  # as happens anyway
             elif text == "stored":
-                raise Refused("-o stored: offsets are stored for groups, and there are none here; -o beginning or end")
+                raise Refused("-o stored: offsets are stored for groups, say --group NAME; or -o beginning or end")
             else:
                 start = int(text)
         except ValueError:

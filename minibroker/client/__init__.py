@@ -12,13 +12,14 @@ transaction_manager.py  where its transaction stands; transaction_calls.py  what
 consumer.py    partitions by offset, as records; aborted.py, sessions.py and fetching.py are its parts
 offsets.py     offsets by time
 groups.py      groups and their offsets, from outside; coordinators.py finds who coordinates them
+membership.py  being a member of a group
 transactions.py  transactions, from outside
 client_quotas.py  what clients may take
 admin.py       topics, configs, and the rest of what administrators do; descriptions.py holds its values
 security_admin.py  passwords for SCRAM, access rules, delegation tokens
 
 It speaks every version that we know of each API, so also with old brokers. Names are imported at their first use.
-Not here: members of groups. Time comes from the clock handed in.
+Time comes from the clock handed in.
 """
 
 from __future__ import annotations

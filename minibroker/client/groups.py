@@ -2,7 +2,7 @@
 
 Methods that take many items return a dict of results, and raise SomeFailed if any of the items failed for good. Old
 brokers are asked for one group at a time where they know no better.
-Not here: being a member; offsets of transactions; who is asked (coordinators.py).
+Not here: being a member (membership.py); offsets of transactions; who is asked (coordinators.py).
 """
 
 from __future__ import annotations
@@ -186,7 +186,7 @@ class Groups:
                         member.group_instance_id,
                         member.client_id,
                         member.client_host,
-                        _assignment(member.member_assignment) if are_consumers else [],
+                        assigned_partitions(member.member_assignment) if are_consumers else [],
                     )
                     for member in row.members
                 ]
@@ -252,8 +252,14 @@ class Groups:
             found[group] = _committed(answer.error_code, answer.topics)
         return found
 
-    async def alter_offsets(self, group: str, offsets: Mapping[TopicPartition, int | CommittedOffset]) -> None:
-        """Commit for a group that has no members; one that does not exist comes into being."""
+    async def alter_offsets(
+        self,
+        group: str,
+        offsets: Mapping[TopicPartition, int | CommittedOffset],
+        member: str = "",
+        generation: int = NO_EPOCH,
+    ) -> None:
+        """Commit for a group that has no members, and comes into being if it is not there; or as one of its members."""
         from minibroker.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 
         Topic = OffsetCommitRequest.OffsetCommitRequestTopic
@@ -268,7 +274,12 @@ class Groups:
                     committed_metadata=committed.metadata,
                 )
             )
-        request = OffsetCommitRequest(group_id=group, topics=list(topics.values()))
+        request = OffsetCommitRequest(
+            group_id=group,
+            member_id=member,
+            generation_id_or_member_epoch=generation,
+            topics=list(topics.values()),
+        )
 
         async def ask(node_id: int, ids: list[str]) -> dict[str, dict[TopicPartition, int] | KafkaError]:
             connection = await self._cluster.connection(node_id)
@@ -323,17 +334,21 @@ class Groups:
 
 def _rows(partitions: Iterable[TopicPartition], Row: Any, field: str) -> list[Any]:
     """Return partitions as most requests name them: a row for each topic."""
-    by_topic: dict[str, list[int]] = {}
+    return [Row(name=topic, **{field: numbers}) for topic, numbers in by_topic(partitions).items()]
+
+
+def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = {}
     for topic, partition in partitions:
-        by_topic.setdefault(topic, []).append(partition)
-    return [Row(name=topic, **{field: numbers}) for topic, numbers in by_topic.items()]
+        found.setdefault(topic, []).append(partition)
+    return found
 
 
 def _pairs(rows: Iterable[Any], name: str) -> list[TopicPartition]:
     return sorted((getattr(row, name), partition) for row in rows for partition in row.partitions)
 
 
-def _assignment(data: bytes) -> list[TopicPartition]:
+def assigned_partitions(data: bytes) -> list[TopicPartition]:
     """Return the partitions that a leader has given to a member; newer versions have more behind what we know."""
     from minibroker.protocol import message
 
