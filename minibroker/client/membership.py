@@ -123,7 +123,8 @@ class Membership(AsyncCloseable):
         from minibroker.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
         Protocol = JoinGroupRequest.JoinGroupRequestProtocol
-        wish = _versioned(message("ConsumerProtocolSubscription")(topics=sorted(self.topics)))
+        Subscription: Any = message("ConsumerProtocolSubscription")
+        wish = _versioned(Subscription(topics=sorted(self.topics)))
         request = JoinGroupRequest(
             group_id=self.group,
             session_timeout_ms=self._session_timeout_ms,
