@@ -19,9 +19,9 @@ from minibroker import Cluster
 from minibroker.broker import web_page
 from minibroker.broker.broker import Node
 from minibroker.broker.http_verbs import answer, find_refusal
+from minibroker.broker.verb import fit
 from minibroker.broker.view_source import NodesSource
 from minibroker.cli.cluster import add_arguments, arguments_of
-from minibroker.cluster.control import _fit
 from minibroker.cluster.verbs import VERBS
 from minibroker.server.http import HttpRequest, PreparedAnswer
 from minibroker.view import page_files
@@ -331,14 +331,14 @@ def test_what_buttons_say_in_python_shell_and_http_is_what_they_do() -> None:
     add_arguments(parser)
     for name, given in EXAMPLES:
         command = found["told"][json.dumps([name, given], separators=(",", ":"))]
-        wanted = _fit(VERBS[name], given)
+        wanted = fit(VERBS[name], given)
         assert command["path"] == f"cluster/{name}"
         assert command["body"] == given
         assert called(command["python"]) == wanted
         words = split(command["twins"][1][1])
         assert words[:2] == ["minibroker", "cluster"]
         options = parser.parse_args(words[2:])
-        assert _fit(VERBS[name], arguments_of(options.verb, options.words, options)) == wanted
+        assert fit(VERBS[name], arguments_of(options.verb, options.words, options)) == wanted
         curl = split(command["twins"][2][1])
         assert curl[:4] == ["curl", "-X", "POST", f"http://localhost:9092/cluster/{name}"]
         assert json.loads(curl[-1]) == given if given else len(curl) == 4
