@@ -44,7 +44,7 @@ ARGS ?=
 PARTS ?=
 PART ?= log
 SAMPLE ?= 50
-SOURCES := minibroker tests bench docs
+SOURCES := minibroker tests bench docs examples
 
 .DELETE_ON_ERROR:
 .PHONY: help run test unit check lint types imports amplification bench bench-broker bench-request bench-neighbours bench-churn bench-groups bench-transactions bench-cleaning bench-cluster bench-spark bench-growth bench-view installed wheel vendor sim mutants crashes flips fuzz docs format clean

@@ -12,6 +12,7 @@
     compiled the wheel of `make wheel`, on this Python: the tests of what is compiled, and of all around it
     cluster  Spark's standalone master and two workers that have no minibroker, with what --package writes; Spark
              Connect
+    applications  those of examples/, each with its own tests, on the newest Python here; Java with Maven, and Go
 
 What must hold: nothing of the checkout can be imported, no environment is activated, PATH holds none, and no setting of
 the tests' own sessions is there. Addresses of examples become those of brokers on free ports, large numbers small ones.
@@ -234,6 +235,31 @@ def check_cluster(wheel: Path, work: Path) -> None:
     print("\n".join(f"  {line}" for line in said.splitlines() if line.startswith("ran ")), flush=True)
 
 
+def check_applications(wheel: Path, work: Path) -> None:
+    examples = work / "examples"
+    shutil.copytree(ROOT / "examples", examples, ignore=shutil.ignore_patterns("target", "__pycache__", ".*"))
+    requirements = sorted(examples.glob("*/requirements.txt"))
+    needed = [word for each in requirements for word in ("-r", str(each))]
+    programs = made("applications", find_python(*NEWEST_PYTHONS), wheel, *needed)
+    suites = [(each.parent, (), (programs / "python", "-m", "pytest", "-q")) for each in requirements]
+    suites += [(each.parent, ("java", "mvn"), ("mvn", "-B", "test")) for each in sorted(examples.glob("*/pom.xml"))]
+    suites += [
+        (each.parent, ("go",), ("go", "test", "-count=1", "./...")) for each in sorted(examples.glob("*/go.mod"))
+    ]
+    settings = {name: value for name, value in os.environ.items() if name.startswith(("GO", "MAVEN_"))}
+    for folder, tools, command in suites:
+        places = [shutil.which(tool) for tool in tools]
+        if None in places:
+            print(f"  {folder.name}: left out, {tools[places.index(None)]} is not on this machine", flush=True)
+            continue
+        path = os.pathsep.join([str(programs), *(os.path.dirname(place) for place in places if place), PATH])
+        began = time.monotonic()
+        # env looks for the program on this path, and not on ours.
+        said = run("/usr/bin/env", *command, cwd=folder, **(settings | {"PATH": path}))
+        results = re.findall(r"^(?:\d+ passed.*|ok\s.*|.*Tests run: .*)$", said, re.MULTILINE)
+        print(f"  {folder.name}: {results[-1].strip()}, {time.monotonic() - began:.1f} s", flush=True)
+
+
 PARTS: dict[str, Callable[[Path, Path], None]] = {
     "core": check_core,
     "newest": check_newest,
@@ -241,6 +267,7 @@ PARTS: dict[str, Callable[[Path, Path], None]] = {
     "lakes": check_lakes,
     "compiled": check_compiled,
     "cluster": check_cluster,
+    "applications": check_applications,
 }
 
 
