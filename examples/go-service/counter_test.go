@@ -3,6 +3,8 @@ package main
 import (
 	"bufio"
 	"context"
+	"encoding/json"
+	"net/http"
 	"os"
 	"os/exec"
 	"strings"
@@ -108,6 +110,21 @@ func TestVisitsAreCountedByPage(t *testing.T) {
 	expect(t, ctx, client, "/=1", "/about=1", "/=2")
 }
 
+// struck tells how often the broker's only fault has struck.
+func struck(t *testing.T, address string) int {
+	t.Helper()
+	answer, err := http.Get("http://" + address + "/faults")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	var rules []struct{ Strikes int }
+	if err := json.NewDecoder(answer.Body).Decode(&rules); err != nil {
+		t.Fatal(err)
+	}
+	return rules[0].Strikes
+}
+
 // The broker writes a count and closes the connection instead of an answer; the client may not write it twice.
 func TestACountWhoseAnswerIsLostIsWrittenOnce(t *testing.T) {
 	lost := "api=Produce,topic=counts,close=after,times=1"
@@ -116,4 +133,7 @@ func TestACountWhoseAnswerIsLostIsWrittenOnce(t *testing.T) {
 	startCounter(t, address)
 	visit(t, ctx, client, "/", "/")
 	expect(t, ctx, client, "/=1", "/=2")
+	if count := struck(t, address); count != 1 {
+		t.Fatalf("the answer was lost %d times", count)
+	}
 }

@@ -1,7 +1,13 @@
 package shop;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import java.io.IOException;
+import java.net.URI;
+import java.net.http.HttpClient;
+import java.net.http.HttpRequest;
+import java.net.http.HttpResponse.BodyHandlers;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
@@ -37,12 +43,14 @@ class BillingServiceTest {
     }
 
     @Test
-    void eachOrderIsBilledOnceThoughAnAnswerIsLost() {
+    void eachOrderIsBilledOnceThoughAnAnswerIsLost() throws IOException, InterruptedException {
         order("1", "9.99");
         start();
         assertEquals(List.of("1: 999 cents"), bills(1));
         order("2", "20");
         assertEquals(List.of("1: 999 cents", "2: 2000 cents"), bills(2));
+        String faults = get("/faults");
+        assertTrue(faults.contains("\"strikes\": 1"), faults);
     }
 
     @Test
@@ -61,6 +69,12 @@ class BillingServiceTest {
         try (var producer = new KafkaProducer<>(settings, new StringSerializer(), new StringSerializer())) {
             producer.send(new ProducerRecord<>("orders", id, price));
         }
+    }
+
+    /** What the broker answers by HTTP, on the same port. */
+    private String get(String path) throws IOException, InterruptedException {
+        var asked = HttpRequest.newBuilder(URI.create("http://" + kafka.bootstrapServers() + path)).build();
+        return HttpClient.newHttpClient().send(asked, BodyHandlers.ofString()).body();
     }
 
     /** All bills from the beginning, once there are so many. */
