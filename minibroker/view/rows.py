@@ -6,6 +6,8 @@ about. So a follower that has caught up has no time at which it did.
 
 from __future__ import annotations
 
+from itertools import islice
+
 from minibroker.event_kinds import is_internal
 from minibroker.log.checkpoints import format_id
 from minibroker.metadata.image import TOPIC
@@ -32,7 +34,7 @@ COLUMNS = {
         *("topic", "partition", "leader", "leader_epoch", "isr", "elr", "replicas", "adding", "removing"),
         "replica_states",  # each as in REPLICA_COLUMNS; of a broker that does not run its id alone
     ),
-    "logs": ("segments", "epochs", "clean_offset", "recovery_point"),
+    "logs": ("segments", "epochs", "clean_offset", "recovery_point", "open_transactions"),
     "contents": ("texts", "markers", "gaps"),
     "groups": ("type", "protocol_type", "state", "epoch", "members", "coordinator"),
     "transactions": (
@@ -55,6 +57,7 @@ CELLS = {
     "n": "nobody leads",
 }
 SEGMENTS_MAX = 64  # that are named: the newest
+OPEN_MAX = 64  # transactions that are named: the oldest
 NO_FOLLOWERS: dict[int, FollowerProgress] = {}
 
 
@@ -124,7 +127,8 @@ def log_face(log: PartitionLog, clean_offset: int) -> tuple[object, ...]:
     """Return what a log's row depends on; it is cheap."""
     segments, epochs = log.segments, log.epochs.entries
     bounds = (segments[0].base_offset, segments[-1].base_offset, len(segments))
-    return (log, *bounds, len(epochs), epochs[-1] if epochs else None, log.recovery_point, clean_offset)
+    open_ones = tuple(islice(log.producers.open_transactions.items(), OPEN_MAX))
+    return (log, *bounds, len(epochs), epochs[-1] if epochs else None, log.recovery_point, clean_offset, open_ones)
 
 
 def log_row(log: PartitionLog, clean_offset: int) -> list[object]:
@@ -133,4 +137,5 @@ def log_row(log: PartitionLog, clean_offset: int) -> list[object]:
         [[entry.epoch, entry.start_offset] for entry in log.epochs.entries[-SEGMENTS_MAX:]],
         clean_offset,
         log.recovery_point,
+        [list(each) for each in islice(log.producers.open_transactions.items(), OPEN_MAX)],
     ]

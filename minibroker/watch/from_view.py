@@ -93,7 +93,7 @@ def _replica(view: Mapping[str, Any], key: str, row: list[Any]) -> ReplicaState 
     if len(row) == 1 or log is None:
         return None  # its broker does not run
     _, start_offset, high_watermark, end_offset, last_stable_offset, leader_epoch, is_leader, *_ = row
-    segments, epochs, clean_offset, _ = log
+    segments, epochs, clean_offset, *_ = log
     texts, markers, gaps = view["contents"].get(key, NO_CONTENTS)
     return {
         "start_offset": start_offset,

@@ -128,6 +128,9 @@ def test_each_verb_is_seen_and_the_pages_reducer_agrees(pytestconfig: pytest.Con
             ),
         }
 
+        logs = [row for _, data in onlooker.frames for row in data.get("set", {}).get("logs", {}).values()]
+        assert any(open_transactions for *_, open_transactions in logs)
+
     in_cluster(main, settings=SINGLE)
     (onlooker,) = runs
     if shutil.which("node") is None:

@@ -86,7 +86,7 @@ async def test_a_file_is_packed_for_whoever_takes_that_and_sent_once() -> None:
         for name in FILES:
             status, headers, body = await get(node, f"/page/{name}", **BROWSER)
             assert (status, headers["Content-Encoding"], headers["Vary"]) == (200, "gzip", "Accept-Encoding")
-            assert gzip.decompress(body) == page_files.sent(name, (FOLDER / name).read_bytes())
+            assert gzip.decompress(body) == page_files.content(name)
             assert headers["Content-Type"] == page_files.KINDS[name.rpartition(".")[2]]
             _, plain, whole = await get(node, f"/page/{name}")
             assert "Content-Encoding" not in plain
@@ -97,7 +97,7 @@ async def test_a_file_is_packed_for_whoever_takes_that_and_sent_once() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["", "nothing.js", "../reduce.js", "..%2freduce.js", "%2e%2e/page.css", "index.html", "."]
+    "name", ["", "nothing.js", "../reduce.js", "..%2freduce.js", "%2e%2e/page.css", "index.html", ".", "topics.js"]
 )
 async def test_nothing_but_the_files_of_the_page_is_served(name: str) -> None:
     async with running() as node:
@@ -193,8 +193,8 @@ def made_source(chance: Random) -> NodesSource:
 
 
 def packed_bytes(names: tuple[str, ...]) -> int:
-    whole = {name: page_files.sent(name, (FOLDER / name).read_bytes()) for name in names}
-    return sum(len(gzip.compress(data, mtime=0)) for data in whole.values())
+    whole = [page_files.content(name) if name in FILES else (FOLDER / name).read_bytes() for name in names]
+    return sum(len(gzip.compress(data, mtime=0)) for data in whole)
 
 
 def test_what_is_sent_is_the_file_line_for_line_without_comments_and_indentation() -> None:
@@ -202,7 +202,7 @@ def test_what_is_sent_is_the_file_line_for_line_without_comments_and_indentation
     assert page_files.sent("a.js", text) == b"\n\nconst a = `\nb`; // stays\n\n\n"
     for name in ("vendor.js", "page.css"):
         assert page_files.sent(name, text) == text
-    for name in FILES:
+    for name in (*FILES, *page_files.parts()):
         data = (FOLDER / name).read_bytes()
         assert page_files.sent(name, data).count(b"\n") == data.count(b"\n")
 
@@ -213,9 +213,23 @@ def test_the_page_is_small() -> None:
 
 
 def test_all_files_of_the_page_are_served_and_loaded_ahead() -> None:
-    assert sorted([SHELL, *FILES]) == sorted(path.name for path in FOLDER.iterdir())
+    assert sorted([SHELL, *FILES, *page_files.parts()]) == sorted(path.name for path in FOLDER.iterdir())
     shell = (FOLDER / SHELL).read_text("utf-8")
     assert set(re.findall(r"page/([\w.]+)", shell)) == set(FIRST)
+
+
+def test_what_comes_later_is_sent_as_one_module_that_has_all_of_them() -> None:
+    if shutil.which("node") is None:
+        pytest.skip("node is not there: what is sent as one was not read")
+    checked = subprocess.run(
+        ["node", "--input-type=module", "--check"], input=page_files.content(page_files.JOINED), capture_output=True
+    )
+    assert checked.returncode == 0, checked.stderr.decode()
+    known: set[str] = set(FIRST)
+    for name in page_files.parts():  # those in front that others import
+        wanted = set(re.findall(r'(?s)import .*?from "\./([\w.]+)"', (FOLDER / name).read_text("utf-8")))
+        assert wanted <= known, name
+        known.add(name)
 
 
 def test_the_page_asks_nobody_else_and_runs_nothing_that_came_as_text() -> None:
@@ -317,6 +331,7 @@ EXAMPLES: list[tuple[str, dict[str, Any]]] = [
     ("freeze", {}),
     ("thaw", {}),
     ("advance", {"duration": "7d"}),
+    ("abort-transaction", {"id": "pay-1"}),
 ]
 
 

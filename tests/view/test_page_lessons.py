@@ -154,7 +154,7 @@ def test_brokers_of_no_lesson_list_them_all(browser: Any, size: dict[str, int]) 
         tab.context.grant_permissions(["clipboard-read", "clipboard-write"])
         page = tab.open()
         assert not [each for each in tab.requests if "lesson" in each]
-        page.keyboard.press("5")
+        page.keyboard.press("6")
         page.get_by_role("heading", name=f"{len(LESSONS)} lessons").wait_for()
         page.get_by_text("The high watermark moves on the second fetch").wait_for()
         page.get_by_role("button", name="Copy minibroker lesson high-watermark").click()

@@ -3,7 +3,7 @@
 import { html, render, signal, useEffect } from "./vendor.js";
 import { link, look, mayChange, ownBroker, rate, state, whyNot } from "./feed.js";
 import { isCluster, run, verb } from "./commands.js";
-import { copy, later, styled, TwinBar } from "./controls.js";
+import { copy, fetchRest, later, rest, TwinBar } from "./controls.js";
 import { Said, pause, setRoutine, withRoutine } from "./said.js";
 import { Cluster, chosen, commandsOf, query as clusterQuery, stateOf } from "./cluster.js";
 import { asTable, zoom } from "./lanes.js";
@@ -12,17 +12,17 @@ import { bytes, count, shown, time } from "./text.js";
 // Places: all but the first come when somebody goes there.
 const PLACES = [
   { name: "cluster", title: "Cluster", View: Cluster, query: clusterQuery },
-  { name: "topics", title: "Topics", load: () => import("./topics.js") },
-  { name: "groups", title: "Groups", load: () => import("./groups.js") },
-  { name: "faults", title: "Faults", load: () => import("./faults.js") },
-  { name: "lessons", title: "Lessons", load: () => import("./lessons.js") },
-  { name: "topic", title: "Topics", load: () => import("./topic.js") },
-  { name: "log", title: "Topics", load: () => import("./log.js") },
+  { name: "topics", title: "Topics" },
+  { name: "groups", title: "Groups" },
+  { name: "transactions", title: "Transactions" },
+  { name: "faults", title: "Faults" },
+  { name: "lessons", title: "Lessons" },
+  { name: "topic", title: "Topics" },
+  { name: "log", title: "Topics" },
 ];
-const LISTED = PLACES.slice(0, 5);
-const Faulty = later(() => import("./faults.js"), "Faulty");
-const Keys = later(() => import("./keys.js"), "Keys");
-const loaded = signal({});
+const LISTED = PLACES.slice(0, 6);
+const Faulty = later("faults", "Faulty");
+const Keys = later("keys", "Keys");
 const route = signal([]);
 const showsKeys = signal(false);
 const theme = signal(localStorage.getItem("theme") ?? "");
@@ -40,14 +40,6 @@ function placeOfAddress() {
   return PLACES.find((each) => each.name === route.value[0]) ?? PLACES[0];
 }
 
-async function fetchPlace(place) {
-  try {
-    loaded.value = { ...loaded.value, [place.name]: await styled(place.load) };
-  } catch {
-    // the broker has gone: whoever comes again gets it
-  }
-}
-
 function setTheme(name) {
   theme.value = name;
   if (name) localStorage.setItem("theme", name);
@@ -59,10 +51,10 @@ function App() {
   const now = state.value;
   const place = placeOfAddress();
   const path = route.value.slice(1);
-  const part = place.View ? place : loaded.value[place.name];
+  const part = place.View ? place : rest.value?.[place.name];
   const asked = part?.query?.(now, path) ?? "sums=1";
   useEffect(() => {
-    if (!part) fetchPlace(place);
+    if (!part) fetchRest();
   }, [place.name]);
   useEffect(() => look(asked), [asked]);
   useEffect(() => {

@@ -30,6 +30,19 @@ export const Field = ({ name, label, kind, ...given }) =>
     ><input name=${name} class=${kind} min="0" ...${given} defaultValue=${asked()[name]}
   /></label>`;
 
+// What a list is to be narrowed down to, as somebody types it into a signal.
+export const Find = ({ filter, noun }) =>
+  html`<input
+    type="search"
+    class="filter"
+    placeholder=${`find a ${noun} ( / )`}
+    aria-label=${`Find a ${noun}`}
+    value=${filter.value}
+    onInput=${(event) => (filter.value = event.target.value)}
+  />`;
+
+export const fits = (filter, name) => name.toLowerCase().includes(filter.value.toLowerCase());
+
 export const Begin = ({ label, placeholder }) =>
   html`<${Field} name="offset" label=${label} kind="text" type="number" placeholder=${placeholder} />
     <${Field} name="time" label="or time" kind="filter" placeholder="2026-01-31 12:00" />`;

@@ -59,8 +59,8 @@ export function worst(cells, most) {
   return found;
 }
 
-const Letters = later(() => import("./letters.js"), "Letters");
-const Overview = later(() => import("./cells.js"), "Overview");
+const Letters = later("letters", "Letters");
+const Overview = later("cells", "Overview");
 // What the feed is asked for: nothing by name as long as all is shown anyway.
 export function query(now, path) {
   if (!now) return "sums=1";

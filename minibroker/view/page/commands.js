@@ -31,6 +31,7 @@ export const VERBS = {
   freeze: [],
   thaw: [],
   advance: ["duration"],
+  "abort-transaction": ["id"],
 };
 const PYTHON = { start: "start_broker", stop: "stop_broker" };
 

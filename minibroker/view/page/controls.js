@@ -1,6 +1,6 @@
 // Buttons that do something to the brokers: each tells how the same is said in Python, in a shell and by HTTP.
 
-import { html, useEffect, useState } from "./vendor.js";
+import { html, signal, useEffect } from "./vendor.js";
 import { mayChange, whyNot } from "./feed.js";
 import { outcome, run, twin, twins } from "./commands.js";
 import { shown } from "./text.js";
@@ -68,32 +68,24 @@ export function copy(text) {
   navigator.clipboard?.writeText(text).catch(() => {});
 }
 
-// What comes when it is shown first, with the style of all that does.
+// What is not needed at first comes with its style; a signal, null before. Asked for again if the broker had gone.
+export const rest = signal(null);
 let style = null;
-export async function styled(load) {
+export async function fetchRest() {
   style ??= new Promise((done) => {
     const sheet = Object.assign(document.createElement("link"), { rel: "stylesheet", href: "page/later.css" });
     sheet.onload = sheet.onerror = done;
     document.head.append(sheet);
   });
   await style;
-  return load();
+  rest.value ??= await import("./later.js").catch(() => null);
 }
 
-// A view of a module that comes when it is shown first.
-export function later(load, name) {
-  let View = null;
-  return function Later(given) {
-    const [, redraw] = useState(false);
+// A view of a module of those.
+export const later = (module, name) =>
+  function Later(given) {
     useEffect(() => {
-      styled(load).then(
-        (module) => {
-          View = module[name];
-          redraw(true);
-        },
-        () => {},
-      ); // the broker has gone: it comes when it is shown again
+      if (!rest.value) fetchRest();
     }, []);
-    return View ? html`<${View} ...${given} />` : null;
+    return rest.value ? html`<${rest.value[module][name]} ...${given} />` : null;
   };
-}

@@ -2,6 +2,7 @@
 
 import { html, signal } from "./vendor.js";
 import { state } from "./feed.js";
+import { Find, fits } from "./asking.js";
 import { count, many, part, placeOf, shown } from "./text.js";
 
 const SHOWN_MAX = 8; // groups whose members the feed tells
@@ -12,10 +13,10 @@ const FIGURES = ["committed", "position", "last_stable_offset", "high_watermark"
 const LAGS = ["lag_to_lso", "lag_to_hw", "lag_to_leo"];
 const filter = signal("");
 
-function found(now) {
-  const names = Object.keys(now.groups).sort();
-  return filter.value ? names.filter((name) => name.toLowerCase().includes(filter.value.toLowerCase())) : names;
-}
+const found = (now) =>
+  Object.keys(now.groups)
+    .filter((name) => fits(filter, name))
+    .sort();
 
 // Rows of partitions are for other places.
 export function query(now, [name]) {
@@ -62,14 +63,7 @@ function List({ now, names, all }) {
   return html`<section class="panel" aria-label="All groups">
     <header class="tools">
       <h2>${many(all, "group")}</h2>
-      <input
-        type="search"
-        class="filter"
-        placeholder="find a group ( / )"
-        aria-label="Find a group"
-        value=${filter.value}
-        onInput=${(event) => (filter.value = event.target.value)}
-      />
+      <${Find} filter=${filter} noun="group" />
     </header>
     <div class="scroll">
       <table>

@@ -3,8 +3,8 @@
 import { html } from "./vendor.js";
 
 const KEYS = [
-  ["1 – 5", "go to a place"],
-  ["/", "find a topic or a group"],
+  ["1 – 6", "go to a place"],
+  ["/", "find a topic, a group, a transactional id"],
   ["[ ]", "choose a broker"],
   ["k", "kill the chosen broker, or start it"],
   ["p", "pause it, or let it go on"],

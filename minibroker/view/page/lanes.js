@@ -13,8 +13,8 @@ const CELL = 15; // pixels at least, for a record of its own
 const CELL_MAX = 36;
 const HEIGHT = 30;
 const WINDOWS = [50, 200, 1000, 10_000, Infinity];
-const Letters = later(() => import("./letters.js"), "Letters");
-const Table = later(() => import("./tables.js"), "Table");
+const Letters = later("letters", "Letters");
+const Table = later("tables", "Table");
 export const lastRecords = signal(200); // so many are shown of a long log
 export const asTable = signal(false);
 

@@ -2,6 +2,7 @@
 
 import { html, signal } from "./vendor.js";
 import { state } from "./feed.js";
+import { Find, fits } from "./asking.js";
 import { HEALTH } from "./cells.js";
 import { isInternal, showsInternal, WORST } from "./cluster.js";
 import { bytes, count, many, part, shown } from "./text.js";
@@ -27,7 +28,7 @@ export function View() {
   const all = Object.keys(now.topics).filter((topic) => showsInternal.value || !isInternal(topic));
   const hidden = Object.keys(now.topics).length - all.length;
   const found = all
-    .filter((topic) => topic.toLowerCase().includes(filter.value.toLowerCase()))
+    .filter((topic) => fits(filter, topic))
     .sort(ORDERS[order.value](now));
   const heading = (name, words = name, kind = "") =>
     html`<th
@@ -40,14 +41,7 @@ export function View() {
   return html`<section class="panel" aria-label="All topics">
     <header class="tools">
       <h2>${many(all.length, "topic")}</h2>
-      <input
-        type="search"
-        class="filter"
-        placeholder="find a topic ( / )"
-        aria-label="Find a topic"
-        value=${filter.value}
-        onInput=${(event) => (filter.value = event.target.value)}
-      />
+      <${Find} filter=${filter} noun="topic" />
       <label class="check"
         ><input
           type="checkbox"
