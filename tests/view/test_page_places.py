@@ -88,7 +88,7 @@ def test_a_broker_that_is_alone_aborts_transactions_of_any_name_and_goes_on_when
         producers = [begin(broker, id, b"a") for id in (EVIL, "\u202eevil", "javascript:alert(1)", "x" * 2000)]
         page.get_by_role("button", name=re.compile("^abort the transaction of ")).nth(3).wait_for()
         page.get_by_text(f"{EVIL} since 0").wait_for()
-        page.get_by_label("Find a transactional id").fill("<IMG")
+        page.get_by_label("Find a transaction").fill("<IMG")
         page.get_by_text("4 transactional ids").wait_for()
         page.get_by_role("button", name=f"abort the transaction of {EVIL}").click()
         page.get_by_role("row", name=re.compile(f"^{re.escape(EVIL)} CompleteAbort")).wait_for()

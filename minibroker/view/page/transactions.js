@@ -16,7 +16,7 @@ const COLUMNS = ["transactional id", "state", "producer id, epoch", "open for", 
 
 // Those that are open first, the oldest in front.
 function found(now) {
-  const rank = ([, row]) => row[4] ?? Infinity;
+  const rank = ([, [how, , , , start]]) => (how.startsWith("Complete") ? Infinity : (start ?? Infinity));
   return Object.entries(now.transactions)
     .filter(([id]) => fits(filter, id))
     .sort((a, b) => (rank(a) === rank(b) ? (a[0] < b[0] ? -1 : 1) : rank(a) - rank(b)));
@@ -44,7 +44,7 @@ export function View() {
         ? html`<section class="panel" aria-label="All transactional ids">
             <header class="tools">
               <h2>${many(all, "transactional id")}</h2>
-              <${Find} filter=${filter} noun="transactional id" />
+              <${Find} filter=${filter} noun="transaction" />
             </header>
             <div class="scroll">
               <table>
@@ -107,11 +107,12 @@ function Row({ id, row, now }) {
   const name = shown(id, 80);
   const isOpen = how === "Ongoing";
   const waits = how.startsWith("Prepare") ? "waits for its marker" : "";
+  const since = isOpen || waits ? start : null;
   return html`<tr>
     <th scope="row"><bdi>${name}</bdi></th>
     <td class=${isOpen || waits ? "warn" : ""}>${how}</td>
     <td>${producer}, ${epoch}</td>
-    <td>${start === null ? html`<span class="dim">–</span>` : span(Math.max(now.t - start, 0))}</td>
+    <td>${since === null ? html`<span class="dim">–</span>` : span(Math.max(now.t - since, 0))}</td>
     <td>${span(timeout)}</td>
     <td>
       ${places.slice(0, NAMED_MAX).map((place) => {
