@@ -41,7 +41,7 @@ from tests.interop.spark import VERSION as OLDEST_SPARK
 
 ROOT = Path(__file__).parents[2]
 HERE = Path(__file__).parent
-CLIENT = "confluent-kafka"  # of examples that show somebody else's
+CLIENTS = ("confluent-kafka", "aiokafka")  # of examples that show somebody else's
 KEPT = ROOT / "build/installed"
 OLDEST_PYTHON, NEWEST_PYTHONS = "3.11", ("3.14", "3.13", "3.12", "3.11")
 PATH = "/usr/local/bin:/usr/bin:/bin"
@@ -178,14 +178,14 @@ def check_spark(programs: Path, work: Path, *modes: str, with_kafka: bool = Fals
 
 
 def check_newest(wheel: Path, work: Path) -> None:
-    programs = made("newest", find_python(*NEWEST_PYTHONS), f"{wheel}[spark,tls]", "pytest", CLIENT)
+    programs = made("newest", find_python(*NEWEST_PYTHONS), f"{wheel}[spark,tls]", "pytest", *CLIENTS)
     check_examples(programs, work)
     check_spark(programs, work, with_kafka=True)
 
 
 def check_oldest(wheel: Path, work: Path) -> None:
     bounds = [each for each in lowest("spark", "tls") if not each.startswith("pyspark==")]
-    bounds += [each for each in lowest("test") if each.startswith(CLIENT)]
+    bounds += [each for each in lowest("test") if each.startswith(CLIENTS)]
     if f"pyspark=={OLDEST_SPARK}" not in {f"{each}.0" for each in lowest("spark")}:
         raise Failed(f"pyspark {OLDEST_SPARK} is what tests use, and pyproject.toml allows older ones")
     programs = made("oldest", find_python(OLDEST_PYTHON), wheel, "pytest==8.0", *bounds)
@@ -223,7 +223,7 @@ def check_compiled(_pure: Path, work: Path) -> None:
 def check_cluster(wheel: Path, work: Path) -> None:
     programs = KEPT / "newest/bin"
     if not programs.exists():
-        programs = made("newest", find_python(*NEWEST_PYTHONS), f"{wheel}[spark,tls]", "pytest", CLIENT)
+        programs = made("newest", find_python(*NEWEST_PYTHONS), f"{wheel}[spark,tls]", "pytest", *CLIENTS)
     pip = (programs / "python", "-m", "pip", "install", "--quiet")
     run(*pip, "--no-deps", "--force-reinstall", wheel, cwd=work)  # what is there may be of another day
     run(*pip, "pyspark[connect]", cwd=work)
