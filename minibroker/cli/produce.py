@@ -48,8 +48,8 @@ UNDER_WAY_MAX = 20_000  # futures to remember; those that are done are dropped o
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_connection(parser)
-    parser.add_argument("files", nargs="*", metavar="FILE", help="each is the value of one record")
-    parser.add_argument("-t", "--topic", required=True)
+    parser.add_argument("files", nargs="*", metavar="FILE", help="each is the value of one record; TOPIC without -t")
+    parser.add_argument("-t", "--topic", help="may also stand in front of the files: minibroker produce orders")
     parser.add_argument("-p", "--partition", type=int, default=-1, metavar="N", help="by key, if nothing is said")
     parser.add_argument("-k", "--key", metavar="TEXT", help="the key of every record")
     parser.add_argument("-K", "--key-delimiter", metavar="TEXT", help="what stands between key and value in a line")
@@ -89,6 +89,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
+    if options.topic is None:
+        if not options.files:
+            complain("produce", "a topic is missing, as in: echo hello | minibroker produce orders")
+            return USAGE
+        options.topic = options.files.pop(0)
+
     async def work(cluster: Cluster) -> int:
         if _transactional_id(options) is None:
             return await _produce(cluster, options)

@@ -55,6 +55,13 @@ def test_bytes_come_back_as_they_went(shell: Shell, topic: str, tmp_path: Path) 
     assert shell.good("consume", topic, "-e", "-f", "%R%s").output == len(data).to_bytes(4, "big") + data
 
 
+def test_a_topic_may_stand_in_front_of_the_files(shell: Shell, topic: str, tmp_path: Path) -> None:
+    shell.good("produce", topic, stdin=b"a line\n")
+    (tmp_path / "data").write_bytes(b"a file")
+    shell.good("produce", topic, str(tmp_path / "data"))
+    assert shell.good("consume", topic, "-e").lines == ["a line", "a file"]
+
+
 def test_delimiters_may_be_any(shell: Shell, topic: str) -> None:
     shell.good("produce", "-t", topic, "-D", "\\x00--", "-K", "\\t", stdin=b"a\t1\0--b\t2\0-\0--")
     assert shell.good("consume", topic, "-eq", "-K", " ", "-D", "|").output == b"a 1|b 2\0-|"
@@ -193,7 +200,7 @@ def test_ends_of_partitions_are_announced(shell: Shell, ten: str) -> None:
         ("consume orders -X group.id=g", 2, "not known here"),
         ("consume orders -X isolation.level=none", 2, "read_uncommitted, read_committed"),
         ("consume orders -c many", 2, "invalid int"),
-        ("produce", 2, "-t/--topic"),
+        ("produce", 2, "a topic is missing"),
         ("produce -t orders -p 9", 1, "there is no 9"),
         ("produce -t orders -z brotli", 2, "invalid choice"),
         ("produce -t orders -D \\xzz", 2, "two hexadecimal digits"),
