@@ -151,7 +151,7 @@ def _checked(name: str, key: str, form: str, value: Any) -> Any:
     for kind in kinds:
         try:
             return FORMS[kind][1](value)
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, OverflowError):
             continue
     wanted = " or ".join(FORMS[kind][0] for kind in kinds if kind in FORMS)
     raise KafkaError(Error.INVALID_REQUEST, f"{name}: {key} is to be {wanted}, not {value!r}")

@@ -39,6 +39,8 @@ QUIET_TURNS = 10  # of the loop, without anybody asking the clock: then nobody h
 TURNS_MAX = 200  # who asks the clock without end does not keep an advance from ending
 FOREVER_MS = float("inf")
 ROUNDING_MS = 1 / 1024  # sums of fractions may come out a little short
+SHOWN_MS_MAX = 253_402_300_799_999  # the end of the year 9999: later times are no dates in many languages
+RATE_MIN, RATE_MAX = 1e-6, 1e6  # beyond, sums of milliseconds run out of digits, or of range
 IDLE_MAX = 500  # timers that did nothing, one after the other, before the loop gets its turn all the same
 
 
@@ -195,6 +197,10 @@ class SteeredClock:
         """Let the clock run so many times as fast as the machine's."""
         if not 0 < factor < float("inf"):
             raise ValueError(f"a clock runs forward: {factor}")
+        if not RATE_MIN <= factor <= RATE_MAX:
+            raise ValueError(
+                f"a clock runs {RATE_MIN:g} to {RATE_MAX:g} times as fast as the machine's, not {factor:g}"
+            )
         self._note()
         self._rate = factor
         self._set_alarm()
@@ -206,6 +212,7 @@ class SteeredClock:
         The amount is such a text, or milliseconds.
         """
         amount_ms = duration_ms(amount)
+        self._check_shown(amount, amount_ms)
         self._note()
         self._ahead_ms += amount_ms
         self._tell("jump", amount_ms)
@@ -235,6 +242,7 @@ class SteeredClock:
         amount_ms = duration_ms(amount)
         if not 0 <= amount_ms < float("inf"):
             raise ValueError(f"time does not go back: {amount}" if amount_ms < 0 else f"{amount!r} is no duration")
+        self._check_shown(amount, amount_ms)
         if self.is_advancing:
             raise RuntimeError("somebody is advancing this clock")
         self._note()
@@ -311,6 +319,11 @@ class SteeredClock:
         if self._is_frozen or self.is_advancing:
             return shown_ms
         return shown_ms + (self._wall_ms() - self._looked_wall_ms) * self._rate
+
+    def _check_shown(self, amount: float | str, amount_ms: float) -> None:
+        """Raise ValueError if records could not have the time that would be shown; it would be shown for ever."""
+        if not 0 <= self._shown() + amount_ms <= SHOWN_MS_MAX:
+            raise ValueError(f"a clock shows the years 1970 to 9999, which {amount!r} would leave")
 
     def _note(self) -> None:
         """Note how far it is, before the way in which it runs is changed."""

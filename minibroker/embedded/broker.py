@@ -13,6 +13,7 @@ same port. Nothing but arguments decides: variables of the environment count onl
 from __future__ import annotations
 
 import os
+from contextlib import contextmanager
 
 from minibroker.clock import LoopClock
 from minibroker.clock.steered import SteeredClock
@@ -34,7 +35,7 @@ from minibroker.embedded.verbs import OF_ENGINE, WAITING, Asked
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
     from typing import Any, Literal, Self
 
     from minibroker.clock import Clock
@@ -134,6 +135,7 @@ class Broker(Asked):
         self._made = (checked, str(own["listeners"]), host, tls)
         self._snapshot = snapshot  # what it goes on from, and `reset` goes back to
         self._seed: Seed | None = None
+        self._is_resetting = False
         self.clock: Clock = LoopClock() if process else clock_from(clock)
         if snapshot is not None:
             from minibroker.embedded.snapshot import Seed
@@ -234,26 +236,16 @@ class Broker(Asked):
 
         BrokerError: it cannot start so, and is stopped.
         """
-        start = self._reset_start(snapshot)
-        try:
-            engine = self._call(self._begun_anew(*start), blocks=True)
-        except BrokerError:
-            self._stopped()
-            raise
-        self._replaced(engine)
+        with self._resetting(snapshot) as start:
+            self._replaced(self._call(self._begun_anew(*start), blocks=True))
 
     async def areset(self, snapshot: BrokerSnapshot[Any] | None = None) -> None:
         """Be as a snapshot, by default as when it was first started: connections end, and port and arguments stay.
 
         BrokerError: it cannot start so, and is stopped.
         """
-        start = self._reset_start(snapshot)
-        try:
-            engine = await self._await(self._begun_anew(*start))
-        except BrokerError:
-            self._stopped()
-            raise
-        self._replaced(engine)
+        with self._resetting(snapshot) as start:
+            self._replaced(await self._await(self._begun_anew(*start)))
 
     async def _taken(self) -> BrokerSnapshot[Self]:
         from minibroker.embedded.snapshot import Arguments, BrokerSnapshot, arguments_of
@@ -265,6 +257,21 @@ class Broker(Asked):
         storage = await self._running().snapshot()
         arguments = arguments_of(config, listeners, given)
         return BrokerSnapshot(storage, type(self), arguments, moved, is_temporary=True)
+
+    @contextmanager
+    def _resetting(self, snapshot: BrokerSnapshot[Any] | None) -> Iterator[tuple[Start, BrokerSnapshot[Any] | None]]:
+        """Give what a reset starts with; one at a time, for a second would start on the port of the first."""
+        if self._is_resetting:
+            raise RuntimeError("somebody is resetting this broker")
+        start = self._reset_start(snapshot)
+        self._is_resetting = True
+        try:
+            yield start
+        except BrokerError:
+            self._stopped()
+            raise
+        finally:
+            self._is_resetting = False
 
     def _reset_start(self, snapshot: BrokerSnapshot[Any] | None) -> tuple[Start, BrokerSnapshot[Any] | None]:
         """Return what a reset starts with; ValueError says why there can be none."""
@@ -285,7 +292,7 @@ class Broker(Asked):
         if snapshot is not None:
             from minibroker.embedded.snapshot import Seed
 
-            snapshot.check_open()
+            snapshot.check_before_reset(start.data_dir)
             seed = Seed(snapshot)
         await self._running().stop()
         if start.data_dir is None:
@@ -293,7 +300,10 @@ class Broker(Asked):
         else:
             from minibroker.embedded.snapshot import empty
 
-            empty(start.data_dir)
+            try:
+                empty(start.data_dir)
+            except OSError as failure:
+                raise BrokerError(f"{start.data_dir} cannot be emptied: {failure}") from failure
         assert self._storage is not None
         if isinstance(self.clock, SteeredClock):
             self.clock.move(None if snapshot is None else snapshot.moved)

@@ -77,7 +77,7 @@ class BrokerSnapshot(Generic[B]):
         self._memory: MemoryStorage | None = storage if isinstance(storage, MemoryStorage) else None
         self._finalizer: weakref.finalize[Any, Any] | None = None
         if is_temporary and isinstance(storage, OsStorage):
-            self._finalizer = weakref.finalize(self, remove_directory, storage.root)
+            self._finalizer = weakref.finalize(self, _remove, storage.root, os.getpid())
 
     def __repr__(self) -> str:
         storage = self._storage
@@ -120,9 +120,21 @@ class BrokerSnapshot(Generic[B]):
             _check_empty(target)
         return Copying(source, target, is_still=True)
 
-    def check_open(self) -> None:
-        """Raise ValueError if it has been closed."""
-        self._source()
+    def check_before_reset(self, data_dir: str | None) -> None:
+        """Raise ValueError if it has been closed, is gone, or would go when a broker's directory is emptied."""
+        source = self._source()
+        if not isinstance(source, OsStorage):
+            return
+        is_read = self._memory is None or data_dir is not None
+        if is_read and not source.exists(META_PROPERTIES):
+            raise ValueError(f"the directory of the snapshot is gone: {source.root}")
+        if data_dir is None:
+            return
+        root, emptied = os.path.realpath(source.root), os.path.realpath(data_dir)
+        if root == emptied or root.startswith(os.path.join(emptied, "")):
+            raise ValueError(
+                f"the snapshot lies in {data_dir}, which a reset empties: save() it elsewhere, and load that"
+            )
 
     def _source(self) -> Storage:
         if self._storage is None:
@@ -213,6 +225,12 @@ def arguments_of(config: BrokerConfig, own_listeners: str, given: Arguments) -> 
 def empty(data_dir: str) -> None:
     """Remove all that a broker has in its directory, but for certificates that clients know."""
     remove_all(OsStorage(os.path.abspath(data_dir)), _staying())
+
+
+def _remove(path: str, process_id: int) -> None:
+    """Remove the directory of a snapshot, unless a program that has forked does so in its child."""
+    if os.getpid() == process_id:
+        remove_directory(path)
 
 
 def _check_empty(storage: Storage) -> None:

@@ -53,6 +53,7 @@ def end_log(log: PartitionLog, copy: Storage) -> None:
         return
     active = Segment(copy, log.directory, log.active.base_offset)
     active.time_index.add(*log.active.latest)
+    active.offset_index.trim()  # Kafka recovers a segment that has no such file, even if that would be empty
     active.close()
     if log.epochs_unwritten:
         write_leader_epochs(copy, log.directory, log.epochs, is_synced=False)

@@ -245,6 +245,34 @@ async def test_nonsense_is_refused() -> None:
         clock.rate(0)
 
 
+NEVER = [float("nan"), float("inf"), -float("inf"), 1e308, -1e308, "9" * 400 + "d", "3000000d"]
+
+
+@pytest.mark.parametrize("amount", [*NEVER, "-30000d"])
+def test_a_jump_to_where_no_record_can_be_is_refused(amount: float | str) -> None:
+    clock = SteeredClock()
+    with pytest.raises(ValueError, match="1970 to 9999"):
+        clock.jump(amount)
+    assert clock.moved is None
+
+
+@pytest.mark.parametrize("amount", NEVER)
+async def test_an_advance_to_where_no_record_can_be_is_refused(amount: float | str) -> None:
+    clock = frozen()
+    before_ms = clock.now_ms()
+    with pytest.raises(ValueError, match=r"1970 to 9999|no duration|back"):
+        await clock.advance(amount)
+    assert clock.now_ms() == before_ms
+
+
+@pytest.mark.parametrize("factor", [float("nan"), float("inf"), -1, 1e300, 5e-324])
+def test_a_rate_that_leaves_no_digits_is_refused(factor: float) -> None:
+    clock = SteeredClock()
+    with pytest.raises(ValueError, match="a clock runs"):
+        clock.rate(factor)
+    assert clock.moved is None
+
+
 @pytest.mark.parametrize(
     ("text", "ms"),
     [("250ms", 250), ("250", 250), (3.5, 3.5), ("1.5h", 5_400_000), ("7d", 7 * DAY_MS), ("2 w", 14 * DAY_MS)],

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import os
+import shutil
 import socket
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -114,6 +117,36 @@ def test_a_snapshot_of_a_disk_leaves_no_directory(tmp_path: Path) -> None:
         assert broker.topics() == {"orders": 1}
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="a system without fork")
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")  # Python 3.12: threads are there
+@pytest.mark.parametrize("end", ["closes it", "exits"])
+def test_the_child_of_a_program_that_forks_leaves_a_snapshot_to_its_parent(end: str, tmp_path: Path) -> None:
+    with Broker(topics=["orders"], data_dir=tmp_path / "data") as broker:
+        broker.produce("orders", "a")
+        with broker.snapshot() as snapshot:
+            child = os.fork()
+            if child == 0:
+                if end == "closes it":
+                    snapshot.close()
+                else:
+                    weakref.finalize._exitfunc()  # type: ignore[attr-defined]  # as the end of the interpreter does
+                os._exit(0)
+            assert os.waitpid(child, 0)[1] == 0
+            with snapshot.fork() as fork:
+                assert values(fork) == [b"a"]
+        assert [path.name for path in tmp_path.iterdir()] == ["data"]
+
+
+def test_what_is_saved_has_the_files_of_a_clean_stop(broker: Broker, tmp_path: Path) -> None:
+    broker.produce("orders", "a")
+    with broker.snapshot() as snapshot:
+        snapshot.save(tmp_path / "saved")
+    with Broker(topics=["orders"], data_dir=tmp_path / "stopped") as stopped:
+        stopped.produce("orders", "a")
+    saved, of_stop = (sorted(os.listdir(tmp_path / each / "orders-0")) for each in ("saved", "stopped"))
+    assert saved == of_stop
+
+
 def test_a_start_from_a_snapshot_reads_no_log(broker: Broker) -> None:
     broker.produce("orders", "a")
     with broker.snapshot() as snapshot, snapshot.fork() as fork:
@@ -163,6 +196,43 @@ def test_reset_without_a_snapshot_is_the_first_start() -> None:
 def test_reset_of_a_disk_wants_a_snapshot(tmp_path: Path) -> None:
     with Broker(data_dir=tmp_path / "data") as broker, pytest.raises(ValueError, match="give reset"):
         broker.reset()
+
+
+@pytest.mark.parametrize("place", ["", "backup"])
+def test_reset_does_not_empty_the_directory_that_it_goes_back_to(place: str, tmp_path: Path) -> None:
+    data_dir = tmp_path / "data"
+    with Broker(topics=["orders"], data_dir=data_dir) as broker:
+        broker.produce("orders", "a")
+        if place:
+            with broker.snapshot() as snapshot:
+                snapshot.save(data_dir / place)
+    loaded = Broker.load_snapshot(data_dir / place)
+    with Broker(data_dir=data_dir) as broker:
+        with pytest.raises(ValueError, match="which a reset empties"):
+            broker.reset(loaded)
+        assert values(broker) == [b"a"]
+
+
+def test_reset_to_a_directory_that_is_gone_changes_nothing(tmp_path: Path) -> None:
+    with Broker(topics=["orders"], data_dir=tmp_path / "data") as broker:
+        broker.produce("orders", "a")
+        with broker.snapshot() as snapshot:
+            snapshot.save(tmp_path / "saved")
+        loaded = Broker.load_snapshot(tmp_path / "saved")
+        shutil.rmtree(tmp_path / "saved")
+        with pytest.raises(ValueError, match="is gone"):
+            broker.reset(loaded)
+        assert values(broker) == [b"a"]
+
+
+async def test_one_reset_at_a_time(data_dir: Path | None) -> None:
+    async with Broker(topics=["orders"], data_dir=data_dir) as broker:
+        await broker.aproduce("orders", "a")
+        with await broker.asnapshot() as snapshot:
+            done = await asyncio.gather(*(broker.areset(snapshot) for _ in range(3)), return_exceptions=True)
+            assert [str(each) for each in done] == ["None", *["somebody is resetting this broker"] * 2]
+            assert [record.value for record in await broker.arecords("orders")] == [b"a"]
+            await broker.areset(snapshot)
 
 
 async def test_the_twins_are_awaited(data_dir: Path | None) -> None:
