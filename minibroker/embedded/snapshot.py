@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import os
 import weakref
+from contextlib import contextmanager
 from typing import Generic, NamedTuple, TypeVar
 
 from minibroker.clock import LoopClock
@@ -32,7 +33,7 @@ from minibroker.log.storage import LOCK, OsStorage
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from types import TracebackType
     from typing import Any, Self
 
@@ -92,7 +93,8 @@ class BrokerSnapshot(Generic[B]):
         """Make a data directory of it, which must be empty or absent; `Broker(data_dir=path)` goes on there."""
         target = OsStorage(os.path.abspath(os.fspath(path)))
         _check_empty(target)
-        copy_at_once(self._source(), target)
+        with _all_or_nothing(target):
+            copy_at_once(self._source(), target)
 
     def close(self) -> None:
         """Let go of what it holds; forks that have started go on."""
@@ -169,7 +171,9 @@ class Seed:
     async def sow(self, storage: Storage) -> None:
         """Fill the storage, unless that has been done."""
         if not self._is_sown:
-            await _let_others_in(self.snapshot.copying(storage))
+            copying = self.snapshot.copying(storage)
+            with _all_or_nothing(storage):
+                await _let_others_in(copying)
             self._is_sown = True
 
 
@@ -231,6 +235,18 @@ def _remove(path: str, process_id: int) -> None:
     """Remove the directory of a snapshot, unless a program that has forked does so in its child."""
     if os.getpid() == process_id:
         remove_directory(path)
+
+
+@contextmanager
+def _all_or_nothing(target: Storage) -> Iterator[None]:
+    """Remove what has been copied if not all could be: a broker would start on it, with topics that are empty."""
+    there = target.list("")
+    try:
+        yield
+    except BaseException:
+        if isinstance(target, OsStorage):
+            remove_all(target, there)
+        raise
 
 
 def _check_empty(storage: Storage) -> None:

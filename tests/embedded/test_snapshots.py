@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import hashlib
 import os
 import shutil
@@ -19,8 +20,10 @@ from minibroker.client import Cluster as Client
 from minibroker.client import Producer
 from minibroker.client.groups import Groups
 from minibroker.embedded import BrokerError
+from minibroker.errors import StorageError
 from minibroker.log.checkpoints import read_file
 from minibroker.log.directory import split_name
+from minibroker.log.storage import OsStorage
 
 MEMORY, DISK = "memory", "disk"
 LONG_BYTES = 100_000  # shared in memory, and copied piece by piece on a disk
@@ -145,6 +148,31 @@ def test_what_is_saved_has_the_files_of_a_clean_stop(broker: Broker, tmp_path: P
         stopped.produce("orders", "a")
     saved, of_stop = (sorted(os.listdir(tmp_path / each / "orders-0")) for each in ("saved", "stopped"))
     assert saved == of_stop
+
+
+@pytest.mark.parametrize("into", ["saved", "fork"])
+def test_a_copy_that_fails_half_way_leaves_nothing(
+    into: str, broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker.produce("orders", "a")
+    path, done = tmp_path / into, OsStorage.set_modified_ms
+
+    def fail(storage: OsStorage, name: str, modified_ms: int) -> None:
+        if name.endswith(".log"):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        done(storage, name, modified_ms)
+
+    with broker.snapshot() as snapshot:
+        fork = snapshot.fork(data_dir=path)
+        with monkeypatch.context() as patched, pytest.raises((BrokerError, StorageError), match="No space left"):
+            patched.setattr(OsStorage, "set_modified_ms", fail)
+            snapshot.save(path) if into == "saved" else fork.start()
+        assert not list(path.iterdir())
+        if into == "saved":
+            snapshot.save(path)
+            fork = Broker(data_dir=path)
+        with fork:
+            assert values(fork) == [b"a"]
 
 
 def test_a_start_from_a_snapshot_reads_no_log(broker: Broker) -> None:
