@@ -212,14 +212,14 @@ class Broker(Asked):
 
         On a disk it is a directory beside that of the broker, until it is closed or garbage.
         """
-        return self._call(self._taken(), blocks=self._start.data_dir is not None)
+        return self._call(self._taken(self._running()), blocks=self._start.data_dir is not None)
 
     async def asnapshot(self) -> BrokerSnapshot[Self]:
         """Return what is stored at this moment, for brokers that go on from there; BrokerError if it is not whole.
 
         On a disk it is a directory beside that of the broker, until it is closed or garbage.
         """
-        return await self._await(self._taken())
+        return await self._await(self._taken(self._running()))
 
     @classmethod
     def load_snapshot(cls, path: str | os.PathLike[str]) -> BrokerSnapshot[Self]:
@@ -247,14 +247,14 @@ class Broker(Asked):
         with self._resetting(snapshot) as start:
             self._replaced(await self._await(self._begun_anew(*start)))
 
-    async def _taken(self) -> BrokerSnapshot[Self]:
+    async def _taken(self, engine: Engine) -> BrokerSnapshot[Self]:
         from minibroker.embedded.snapshot import Arguments, BrokerSnapshot, arguments_of
 
         config, listeners, host, tls = self._made
         passwords = None if self._users is None else self._users.passwords
         moved = self.clock.moved if isinstance(self.clock, SteeredClock) else None
         given = Arguments(config["node.id"], host, self._as_version, tls, passwords)
-        storage = await self._running().snapshot()
+        storage = await engine.snapshot()
         arguments = arguments_of(config, listeners, given)
         return BrokerSnapshot(storage, type(self), arguments, moved, is_temporary=True)
 

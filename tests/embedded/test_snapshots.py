@@ -342,6 +342,13 @@ def test_a_fork_has_the_arguments_of_its_broker_unless_it_is_given_others() -> N
         other.reset(snapshot)
 
 
+async def test_a_broker_that_does_not_run_has_no_snapshot() -> None:
+    with pytest.raises(RuntimeError, match="call start"):
+        Broker().snapshot()
+    with pytest.raises(RuntimeError, match="call start"):
+        await Broker().asnapshot()
+
+
 def test_what_is_no_snapshot_is_refused() -> None:
     with pytest.raises(TypeError, match="load_snapshot"):
         Broker(snapshot="data")  # type: ignore[arg-type]
