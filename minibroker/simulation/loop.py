@@ -24,6 +24,7 @@ from minibroker.simulation.sockets import SimulatedServer, SimulatedTransport, S
 
 TURN_S = 1e-6
 PATIENCE_S = 600.0
+SPINS_MAX = 2_000_000  # turns in which somebody always has something to do
 RESOLUTION_S = 1e-9
 TASKS_MIN = 1000
 START_MS = 1_700_000_000_000  # what virtual clocks show when a simulation begins
@@ -75,6 +76,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self.failures: list[BaseException] = []  # that nobody handled
         self.strays: list[Stray] = []  # that were raised, also if somebody swallowed them
         self.limit_s = limit_s
+        self._spins = 0  # turns since everybody waited
         self._now = 0.0
         self._numbers = 0
         self._clock_resolution = RESOLUTION_S
@@ -98,6 +100,9 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self.turns += 1
         if timeout is None:
             raise Deadlock(f"every task waits and no timer is set:\n{self._waiting()}")
+        self._spins = 0 if timeout else self._spins + 1
+        if self._spins > SPINS_MAX:
+            raise OutOfTime(f"{SPINS_MAX} turns of the loop, and nobody waited: something spins:\n{self._waiting()}")
         self._now += TURN_S + timeout
         if self._now > self.limit_s:
             raise OutOfTime(f"not done after {self._now:g} virtual seconds:\n{self._waiting()}")
@@ -158,6 +163,11 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     def tasks_left(self) -> list[asyncio.Task[Any]]:
         """Return the tasks that are not done, oldest first; those of killed processes too."""
         return [task for task in self._tasks if not task.done()]
+
+    def unheard(self) -> list[BaseException]:
+        """Return what tasks have failed with that nobody asked for; but those of killed processes."""
+        ended = [task for task in self._tasks if task.done() and not task.cancelled() and task._log_traceback]
+        return [failure for task in ended if (failure := task.exception()) is not None]
 
     def process(self, name: str) -> Process:
         """Return a new process; `run` lets it do something."""

@@ -133,7 +133,9 @@ def simulate(
         try:
             try:
                 result = loop.run_until_complete(main(world))
-            except Exception as raised:
+            except KeyboardInterrupt:
+                raise
+            except BaseException as raised:  # pytest.fail and sys.exit, too
                 failure = raised
             outcome = Outcome(world, result, failure)  # before the rest is cancelled: in no order of the program's
             outcome.left = [task.get_name() for task in loop.tasks_left() if not is_dead(task)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import re
@@ -92,3 +93,104 @@ def test_a_coroutine_that_could_run_but_once_is_refused() -> None:
         once()
     with pytest.raises(ValueError, match="there is no 'kil app'"):
         minibroker.simulate(faults=["kil app"])
+
+
+def failing(app: Any) -> Any:
+    """Return a simulated test that runs a piece of an application, and would pass without it."""
+
+    @minibroker.simulate(seeds=1, faults=())
+    async def running(world: Any) -> None:
+        world.run(app)
+        await world.settle()
+
+    return running
+
+
+async def says_no() -> None:
+    raise AssertionError("no")
+
+
+async def says_no_in_a_task() -> None:
+    task = asyncio.create_task(says_no())  # nobody awaits it
+    await asyncio.sleep(5)
+    del task
+
+
+async def says_no_in_a_group() -> None:
+    async with asyncio.TaskGroup() as group:
+        group.create_task(says_no())
+
+
+async def says_no_by_pytest() -> None:
+    pytest.fail("no")
+
+
+@pytest.mark.parametrize("app", [says_no, says_no_in_a_task, says_no_in_a_group, says_no_by_pytest])
+def test_a_verdict_of_an_application_fails_the_test_with_its_seed(app: Any) -> None:
+    with pytest.raises(BaseException) as found:  # pytest.fail raises no Exception
+        failing(app)()
+    assert "no" in repr(found.value)
+    assert "--simulate-seed=0" in found.value.__notes__[-1]
+
+
+@pytest.mark.parametrize("error", [RuntimeError("always"), asyncio.CancelledError("always")])
+def test_an_application_that_always_ends_with_an_error_fails_with_that(error: BaseException) -> None:
+    async def app() -> None:
+        raise type(error)(*error.args)
+
+    with pytest.raises(type(error)) as found:
+        failing(app)()
+    assert "all is healed" in found.value.__notes__[-1]
+
+
+def test_a_test_that_fails_by_pytest_says_its_seed_and_one_that_skips_is_skipped() -> None:
+    @minibroker.simulate(seeds=2, faults=())
+    async def ending(world: Any, end: Any) -> None:
+        end("so it is")
+
+    with pytest.raises(pytest.fail.Exception) as found:
+        ending(pytest.fail)
+    assert "--simulate-seed=0" in found.value.__notes__[-1]
+    with pytest.raises(pytest.skip.Exception, match="so it is"):
+        ending(pytest.skip)
+
+
+def test_who_stops_waiting_for_an_application_may_wait_again() -> None:
+    @minibroker.simulate(seeds=1, faults=())
+    async def waiting(world: Any) -> None:
+        app = world.run(asyncio.sleep, 10, "done")
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(app, 1)
+        assert await app == "done"
+
+    waiting()
+
+
+def test_no_seed_at_all_is_refused() -> None:
+    with pytest.raises(ValueError, match="at least one, not from 0"):
+        minibroker.simulate(seeds=0)
+
+
+@pytest.mark.slow
+@pytest.mark.interop
+def test_a_consumer_that_commits_by_itself_comes_to_rest() -> None:
+    aiokafka = pytest.importorskip("aiokafka")
+
+    async def worker(servers: str) -> None:
+        consumer = aiokafka.AIOKafkaConsumer(
+            "orders", bootstrap_servers=servers, group_id="billing", auto_offset_reset="earliest"
+        )
+        await consumer.start()
+        async for _ in consumer:
+            pass
+
+    @minibroker.simulate(seeds=1, faults=(), topics=["orders"])
+    async def resting(world: Any) -> None:
+        world.run(worker, world.bootstrap_servers)
+        producer = aiokafka.AIOKafkaProducer(bootstrap_servers=world.bootstrap_servers)
+        await producer.start()
+        await producer.send_and_wait("orders", b"1")
+        await producer.stop()
+        await world.settle()  # or TimeoutError
+
+    resting()

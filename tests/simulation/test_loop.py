@@ -448,3 +448,14 @@ def test_what_was_written_before_the_end_arrives() -> None:
         return await reader.read()
 
     assert play(main) == b"farewell"
+
+
+def test_what_spins_without_end_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("minibroker.simulation.loop.SPINS_MAX", 1000)
+
+    async def spin(world: World) -> None:
+        while True:
+            await asyncio.sleep(0)
+
+    with pytest.raises(OutOfTime, match="something spins"):
+        simulate(spin, 1).check()

@@ -7,11 +7,13 @@ So does any other error that comes again and again when nothing goes wrong any m
 
 from __future__ import annotations
 
+import asyncio
+
 from minibroker.simulation.processes import ProcessKilled
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from asyncio import Future
+    from asyncio import Future, Task
     from collections.abc import Callable, Coroutine, Generator
     from typing import Any, Protocol
 
@@ -45,10 +47,10 @@ class App:
         self._errors = 0
         loop = world.core.loop
         self._done: Future[Any] = loop.create_future()
-        loop.create_task(self._live(), name=name)
+        self._living: Task[None] = loop.create_task(self._live(), name=name)
 
     def __await__(self) -> Generator[Any, None, Any]:
-        return self._done.__await__()
+        return asyncio.shield(self._done).__await__()  # who stops waiting for it does not stop it
 
     @property
     def runs(self) -> bool:
@@ -80,7 +82,9 @@ class App:
                 result = await self.process.run(self._call())
             except ProcessKilled:
                 pass
-            except Exception as failure:
+            except BaseException as failure:
+                if self._living.cancelling():  # the run is over
+                    raise
                 if self._is_final(failure):
                     world.fail(failure)
                     return
@@ -94,6 +98,15 @@ class App:
             self.process = None
             await world.core.clock.sleep(self._again_ms)
 
-    def _is_final(self, failure: Exception) -> bool:
+    def _is_final(self, failure: BaseException) -> bool:
         self._errors += self._world.is_healed
-        return isinstance(failure, AssertionError) or self._errors > ERRORS_MAX
+        return is_verdict(failure) or self._errors > ERRORS_MAX
+
+
+def is_verdict(failure: BaseException) -> bool:
+    """Whether it is what a test says: an AssertionError, one in a group of errors, or what pytest.fail raises."""
+    if isinstance(failure, BaseExceptionGroup):
+        return any(map(is_verdict, failure.exceptions))
+    if isinstance(failure, AssertionError):
+        return True
+    return not isinstance(failure, (Exception, asyncio.CancelledError))

@@ -17,7 +17,9 @@ import importlib.util
 import inspect
 import logging
 import shlex
+import sys
 import traceback
+import unittest
 import warnings
 from contextlib import contextmanager
 from functools import update_wrapper
@@ -73,6 +75,8 @@ def simulate(
     if unknown := [name for name in wanted if name not in WEIGHTS]:
         raise ValueError(f"faults: there is no {unknown[0]!r}; there are {', '.join(WEIGHTS)}")
     kinds = tuple(name for name in WEIGHTS if name in wanted and (brokers > 1 or name not in NEEDS_BROKERS))
+    if seeds < 1:
+        raise ValueError(f"seeds: a test is run from at least one, not from {seeds}")
     check_count(brokers, 1)
     checked = config_of(Cluster, {**(config or {}), **settings}, DEFAULTS, None)
     check_settings(checked)
@@ -114,6 +118,8 @@ class Simulated:
         """Take what pytest knows: the name by which it finds the test, and what its options say."""
         self.name, self.seed = name, seed
         if seeds is not None:
+            if seeds < 1:
+                raise ValueError(f"--simulate-seeds: a test is run from at least one, not from {seeds}")
             self.seeds = range(self.seeds.start, self.seeds.start + seeds)
 
     def as_function(self) -> Callable[..., None]:
@@ -149,6 +155,8 @@ class Simulated:
                 plan = drawn_plan(seed, self._kinds)
                 outcome = self.run(test, seed, plan)
                 if outcome.failure is not None:
+                    if _is_skip(outcome.failure):
+                        raise outcome.failure
                     failure = self._explained(test, plan, outcome)
                     break
                 if self.seed is not None:
@@ -221,6 +229,13 @@ class Simulated:
 
 def _hash(outcome: Outcome) -> str:
     return outcome.trace_hash[:HASH_LENGTH]
+
+
+def _is_skip(failure: BaseException) -> bool:
+    """Whether it is no failure but what pytest or unittest ends a test with that is not to be run."""
+    pytest = sys.modules.get("pytest")
+    others = (pytest.skip.Exception, pytest.xfail.Exception, pytest.exit.Exception) if pytest else ()
+    return isinstance(failure, (unittest.SkipTest, *others))
 
 
 def _own_part(trace: TracebackType | None, test: Test) -> TracebackType | None:

@@ -15,10 +15,10 @@ from __future__ import annotations
 import functools
 
 from minibroker.embedded.cluster_engine import ClusterEngine
-from minibroker.embedded.simulated.apps import App
+from minibroker.embedded.simulated.apps import App, is_verdict
 from minibroker.embedded.simulated.harm import Harm
 from minibroker.embedded.simulated.story import Story
-from minibroker.event_kinds import is_internal
+from minibroker.event_kinds import Commit, is_internal
 from minibroker.reporter import Reporter
 from minibroker.simulation.disk import SimulatedStorage
 
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 QUIET_S = 10.0
 LAG_QUIET_S = 60.0  # while a group lags: a client may be about to go on after its longest timeout
 LULL_S = 3.0  # nothing happens any more, so no event will come that a fault could wait for
+LULL_WITHIN_S = 60.0  # until what still waits for an event is given up, if the application never pauses
 WITHIN_S = 900.0
 SIGNS = ("append", "commit", "group")
 
@@ -72,6 +73,7 @@ class SimulatedKafka:
         )
         self._harm = Harm(core, self._engine.core, self.apps, plan, self.tell)
         self._last_s = 0.0  # when anything happened
+        self._committed: dict[tuple[str, str, int], int] = {}  # by group, topic and partition
 
     @property
     def clock(self) -> Clock:
@@ -132,8 +134,8 @@ class SimulatedKafka:
         as a group has not read all. TimeoutError if it never rests.
         """
         loop = self.core.loop
-        while not (self._harm.is_over and loop.time() - self._last_s >= LULL_S):
-            self._check_patience(within_s)
+        until_s = loop.time() + LULL_WITHIN_S
+        while loop.time() < until_s and not (self._harm.is_over and loop.time() - self._last_s >= LULL_S):
             await self.clock.sleep(100 if not self._harm.is_over else 1000 * (self._last_s + LULL_S - loop.time()) + 1)
         await self._harm.heal()
         self.is_healed = True
@@ -193,6 +195,9 @@ class SimulatedKafka:
         if self.failed.done():
             raise self.failed.result()
         await testing
+        for failure in loop.unheard():
+            if is_verdict(failure):
+                raise failure
 
     def _complain(self, _loop: AbstractEventLoop, context: dict[str, Any]) -> None:
         """Hear of what nobody handled: a log has it in production, and only a verdict of the test ends the run.
@@ -200,14 +205,22 @@ class SimulatedKafka:
         Clients of processes that were killed complain here that nobody has stopped them.
         """
         failure = context.get("exception")
-        if isinstance(failure, AssertionError):
+        if failure is not None and is_verdict(failure):
             self.fail(failure)
         elif failure is not None:
             self.tell(f"{context['message']}: {type(failure).__name__}: {failure}")
 
+    def _is_news(self, event: Event) -> bool:
+        """Whether an event is progress: who commits by itself does so again every few seconds, wherever he stands."""
+        if not isinstance(event, Commit):
+            return True
+        place = event.group, event.topic, event.partition
+        before, self._committed[place] = self._committed.get(place), event.offset
+        return before != event.offset
+
     def _hear(self, event: Event) -> None:
         if event.kind in SIGNS:
-            if not is_internal(getattr(event, "topic", "")):
+            if not is_internal(getattr(event, "topic", "")) and self._is_news(event):
                 self._last_s = self.core.loop.time()
             self._harm.hear(event)
         if self.story is not None:
