@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -15,27 +14,13 @@ from confluent_kafka import Consumer, Producer
 
 from minibroker import Broker, Cluster
 
-from .browsing import NARROW, WIDE, Tab, chromium, need_browser
+from .browsing import NARROW, WIDE, Tab, need_browser
 
 need_browser()
 
 pytestmark = [pytest.mark.interop, pytest.mark.outside]
 SCENES = Path(__file__).with_name("scenes")
 EVIL = "<img src=x onerror=alert(1)>"
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with chromium() as found:
-        yield found
-
-
-@pytest.fixture
-def cluster() -> Iterator[Cluster]:
-    with Cluster() as cluster:
-        cluster.create_topic("orders", assignments=[[1, 2, 3], [2, 3, 1]])
-        cluster.wait_in_sync()
-        yield cluster
 
 
 def address_of(cluster: Cluster | Broker, index: int = 0, host: str = "localhost") -> str:

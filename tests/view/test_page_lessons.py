@@ -13,7 +13,7 @@ from minibroker import Broker
 from minibroker.lessons import LESSONS
 from tests.watch.test_keys import Terminal, terminal
 
-from .browsing import NARROW, WIDE, Tab, chromium, need_browser
+from .browsing import NARROW, WIDE, Tab, need_browser
 from .test_page import address_of
 
 need_browser()
@@ -21,12 +21,6 @@ need_browser()
 pytestmark = [pytest.mark.interop, pytest.mark.outside]
 PAGE = r"http://[\d.:]+/#/lessons"
 GONE = re.compile("^error: Failed to load resource: net::")  # while brokers start anew
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with chromium() as found:
-        yield found
 
 
 @contextmanager

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -11,26 +10,12 @@ from confluent_kafka import KafkaException, Producer
 
 from minibroker import Broker, Cluster
 
-from .browsing import NARROW, WIDE, Tab, chromium, need_browser
+from .browsing import NARROW, WIDE, Tab, need_browser
 from .test_page import EVIL, address_of, compare, produce
 
 need_browser()
 
 pytestmark = [pytest.mark.interop, pytest.mark.outside]
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with chromium() as found:
-        yield found
-
-
-@pytest.fixture
-def cluster() -> Iterator[Cluster]:
-    with Cluster() as cluster:
-        cluster.create_topic("orders", assignments=[[1, 2, 3], [2, 3, 1]])
-        cluster.wait_in_sync()
-        yield cluster
 
 
 def begin(cluster: Cluster | Broker, id: str, *values: bytes) -> Producer:

@@ -6,7 +6,6 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from typing import Any
 from urllib.parse import quote
 
@@ -15,7 +14,7 @@ from confluent_kafka import Consumer, Producer
 
 from minibroker import Broker, Cluster
 
-from .browsing import NARROW, WIDE, Tab, chromium, need_browser
+from .browsing import NARROW, WIDE, Tab, need_browser
 from .test_page import EVIL, address_of, compare, produce
 
 need_browser()
@@ -31,20 +30,6 @@ HOSTILE = [
     b"</script><script>alert(1)</script>",
     UNREADABLE,
 ]
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with chromium() as found:
-        yield found
-
-
-@pytest.fixture
-def cluster() -> Iterator[Cluster]:
-    with Cluster() as cluster:
-        cluster.create_topic("orders", assignments=[[1, 2, 3], [2, 3, 1]])
-        cluster.wait_in_sync()
-        yield cluster
 
 
 def write(cluster: Cluster | Broker, *records: tuple[str | None, bytes], codec: str = "none") -> None:
